@@ -139,8 +139,10 @@ export function stateColumns({ columns }: AnyAlgorithm): readonly string[] {
 
 /** The columns of a row that the arithmetic reads. A row of another algorithm is read without its date. */
 export function rowColumns(row: RowColumns, algorithm: AnyAlgorithm): Record<string, SQL.Aliased> {
-  const { columns, datedBy } = algorithm
-  const date = sql`case when ${isOfKind(algorithm, row)} then ${row[datedBy]} end`
+  const { columns, optional = [], datedBy } = algorithm
+  // A date that is null is read as null, so it needs no test.
+  const isOwn = isOfKind({ ...algorithm, optional: [...optional, datedBy] }, row)
+  const date = sql`case when ${isOwn} then ${row[datedBy]} end`
   return Object.fromEntries(
     columns.map((column) => {
       const value = column === datedBy ? date : sql`${row[column]}`

@@ -14,7 +14,6 @@ with
           and "rate_limit_ephemeral"."prev_count" is not null
           and "rate_limit_ephemeral"."window_start" is null
           and "rate_limit_ephemeral"."tokens" is not null
-          and "rate_limit_ephemeral"."last_refill" is not null
         ) then "last_refill"
       end as "last_refill",
       "tokens" as "tokens"

@@ -69,7 +69,6 @@ with
                 "rate_limit_durable"."count" is null
                 and "rate_limit_durable"."window_start" is null
                 and "rate_limit_durable"."tokens" is not null
-                and "rate_limit_durable"."last_refill" is not null
               ) then "rate_limit_durable"."last_refill"
             end
           ) * 1000::float8
@@ -100,7 +99,6 @@ with
               when (
                 "rate_limit_ephemeral"."count" is not null
                 and "rate_limit_ephemeral"."prev_count" is null
-                and "rate_limit_ephemeral"."window_start" is not null
                 and "rate_limit_ephemeral"."tokens" is null
                 and "rate_limit_ephemeral"."last_refill" is null
               ) then "rate_limit_ephemeral"."window_start"

@@ -18,7 +18,6 @@ with
         when (
           "rate_limit_ephemeral"."count" is not null
           and "rate_limit_ephemeral"."prev_count" is not null
-          and "rate_limit_ephemeral"."window_start" is not null
           and "rate_limit_ephemeral"."tokens" is not null
           and "rate_limit_ephemeral"."last_refill" is null
         ) then "window_start"

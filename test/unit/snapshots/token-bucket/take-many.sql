@@ -50,7 +50,6 @@ with
             "rate_limit_ephemeral"."count" is null
             and "rate_limit_ephemeral"."window_start" is null
             and "rate_limit_ephemeral"."tokens" is not null
-            and "rate_limit_ephemeral"."last_refill" is not null
           ) then "last_refill"
         end as "last_refill"
       from
