@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import type { Remaining, Usage } from './results.ts'
+import type { Usage } from './results.ts'
 
 // Until when a key is blocked, as answers say it.
 
@@ -13,15 +13,4 @@ export function blockedUntilOf({ algorithm }: Limiter, { state, params }: Snapsh
 export function blockedIn(limiter: Limiter, snapshot: Snapshot): Pick<Usage, 'blockedUntil'> {
   const blockedUntil = blockedUntilOf(limiter, snapshot)
   return blockedUntil === undefined ? {} : { blockedUntil }
-}
-
-/** What an answer says while another row than its own blocks the key until then. */
-export function behindBlock<Answer extends Remaining & Pick<Usage, 'blockedUntil'>>(
-  answer: Answer,
-  until: number | undefined,
-): Answer {
-  if (until === undefined) return answer
-  const { reset, blockedUntil = until } = answer
-  const [end, latest] = [Math.max(reset, until), Math.max(blockedUntil, until)]
-  return { ...answer, remaining: 0, reset: end, blockedUntil: latest }
 }

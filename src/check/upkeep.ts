@@ -1,5 +1,5 @@
 import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/blocked.ts'
+import { behindBlock } from '../answers/behind-block.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import { type Duration, parseDuration } from '../duration.ts'

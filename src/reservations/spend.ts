@@ -1,5 +1,6 @@
 import { type Answered, AnswerTo, denialUntil } from '../answers/answer.ts'
-import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
+import { behindBlock } from '../answers/behind-block.ts'
+import { blockedUntilOf } from '../answers/blocked.ts'
 import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { own } from '../base/own.ts'

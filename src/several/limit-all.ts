@@ -8,7 +8,7 @@ import {
   letPass,
   reachedIn,
 } from '../answers/answer.ts'
-import { behindBlock } from '../answers/blocked.ts'
+import { behindBlock } from '../answers/behind-block.ts'
 import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'

@@ -1,7 +1,7 @@
 import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/blocked.ts'
+import { behindBlock } from '../answers/behind-block.ts'
 import type { Usage } from '../answers/results.ts'
 import { groupBy } from '../base/group-by.ts'
 import type { Database } from '../database/database.ts'
