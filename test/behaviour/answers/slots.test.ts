@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { type Lease, type NoLease, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -14,11 +14,6 @@ function slots(limit: number, own: object = {}): Ratelimit<'concurrency'> {
   const prefix = `slots ${prefixes++}`
   return new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0, ...own })
 }
-
-// On tables that Citus has distributed, the first call of a process also reads where the shards are.
-beforeAll(async () => {
-  await slots(1).acquire('first')
-})
 
 function leased(answers: readonly (Lease | NoLease)[]): Lease[] {
   return answers.flatMap((answer) => (answer.success ? [answer] : []))
