@@ -15,15 +15,25 @@ import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
 import { type Settled, settlementOf } from './settlement.ts'
 
-/** Whether the period of one of the estimates has ended, within the grace time. It locks nothing. */
+/** Longer than a statement waits for a row in most cases. */
+const LONG_WAIT_MS = 10_000
+
+/**
+ * Whether the period of one of the estimates has ended within the grace time, or may end while a statement waits
+ * for its row. It locks nothing.
+ */
 export async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
   const looks = settled.map(lookFor)
   const asked = askedOf(looks, tx)
   const decisions = await takeTogether(asked)
   return settled.some((each, place) => {
     const look = found(decisions.looks, found(asked.rowOf, looks[place] as LimiterCall))
-    return endedPeriod(each, look) !== undefined
+    return endsSoon(each, look) || endedPeriod(each, look) !== undefined
   })
+}
+
+function endsSoon({ estimate: { windowEnd } }: Settled, { now }: Decision): boolean {
+  return windowEnd !== null && now < windowEnd && windowEnd <= now + LONG_WAIT_MS
 }
 
 /** The call that looks at the running period. */

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import {
   type ClosedPeriod,
@@ -9,6 +9,7 @@ import {
 } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { PATIENTLY } from '../support/patience.ts'
 
 const database = useDatabase()
 const KEYS = 40
@@ -64,4 +65,32 @@ test('late costs, calls of the new period and closings at once bill each period 
   for (const { key, actual } of open) costs.set(key, (costs.get(key) ?? 0) + actual)
   expect(new Map([...billed].toSorted())).toEqual(new Map([...costs].toSorted()))
   expect(billed.size).toBe(KEYS)
+})
+
+test('a period that ends while the settlement of a list waits for its row is corrected', async () => {
+  const { db } = database.connect(4)
+  const common = { db, timeout: false, cleanupProbability: 0 } as const
+  const [quota, other] = ['ends', 'other'].map(
+    (prefix) =>
+      new Ratelimit({
+        ...{ ...common, prefix, limiter: Ratelimit.fixedWindow(10, '1s') },
+        ...{ keepEnded: true, grace: '1h' },
+      }),
+  ) as [Ratelimit, Ratelimit]
+  const requests = [quota, other].map((ratelimit) => ({ ratelimit, key: 'key', rate: 6 }))
+  const reserved = await Ratelimit.reserveAll(requests)
+  if (!reserved.success) throw new Error('denied')
+  const blocker = await database.client()
+  await blocker.query('begin')
+  try {
+    await blocker.query(`select from rate_limit_ephemeral where prefix = 'ends' for update`)
+    const settled = reserved.commit([2, 2])
+    const end = Math.max(...reserved.results.map(({ reset }) => reset))
+    const isOver = async () => (await quota.getRemaining('key')).reset > end + 100
+    await vi.waitUntil(isOver, PATIENTLY)
+    await blocker.query('commit')
+    expect(await settled).toMatchObject([{ returned: 4 }, { returned: 4 }])
+  } finally {
+    await blocker.query('rollback')
+  }
 })
