@@ -19,8 +19,8 @@ import { type Settled, settlementOf } from './settlement.ts'
 const LONG_WAIT_MS = 10_000
 
 /**
- * Whether the period of one of the estimates has ended within the grace time, or may end while a statement waits
- * for its row. It locks nothing.
+ * Whether the period of one of the estimates has ended within the grace time, or may end while a statement
+ * waits for its row. It locks nothing.
  */
 export async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
   const looks = settled.map(lookFor)
