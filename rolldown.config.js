@@ -19,11 +19,12 @@ function inputOf(targets) {
  */
 const LAYERS = [
   ['schema', 'schema/index.ts'],
-  ['core', 'src/ratelimit.ts'],
+  ['core', 'src/ratelimit.ts', 'src/limit-all.ts'],
   ['hidden', 'src/tables/hidden-rows.ts'],
   ['tables', 'src/index.ts'],
-].map(([layer, entry], place) => ({
-  name: (id, context) => (reachedFrom(resolve(entry), context).has(id) ? layer : null),
+].map(([layer, ...needed], place) => ({
+  name: (id, context) =>
+    needed.some((entry) => reachedFrom(resolve(entry), context).has(id)) ? layer : null,
   debugName: layer,
   priority: 10 - place,
 }))

@@ -29,6 +29,7 @@ export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
+export { limitAll } from './limit-all.ts'
 export type {
   AcquireOptions,
   AllOptions,

@@ -9,15 +9,7 @@ import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './answers/answer.ts'
-import type {
-  Allowed,
-  Denied,
-  Granted,
-  GrantResult,
-  LimitAllResult,
-  LimitResult,
-  Usage,
-} from './answers/results.ts'
+import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from './answers/results.ts'
 import { checkOptions, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
@@ -34,7 +26,6 @@ import { ownError } from './errors.ts'
 import * as CALLS from './options/call-table.ts'
 import type {
   AcquireOptions,
-  AllOptions,
   BlockOptions,
   CallOptions,
   ChangePlanOptions,
@@ -63,7 +54,7 @@ import type { Call } from './runtime/call.ts'
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('./reservations/by-name.ts')),
-  limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
+  once: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
@@ -187,7 +178,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
       const isAlone = once === undefined && !(this.#checker.terms.blocks && call.purpose === 'take')
       const answered = isAlone
         ? answerTo(this.#checker, call, tx)
-        : (await MODULES.limitAll()).answerOnce({ checker: this.#checker, call }, once, tx)
+        : (await MODULES.once()).answerOnce({ checker: this.#checker, call }, once, tx)
       return ('answer' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
@@ -265,55 +256,12 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Checks several limits: all are consumed, or none.
-   *
-   * If the rows exist, it is one statement, with `tx` in your transaction. Every call locks rows in the same
-   * order, so calls never deadlock with each other or with single checks. Requests for the same row are added
-   * up: refunds count first, and the others in their order. A forced charge leaves less for the requests after
-   * it.
-   *
-   * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
-   * databases, and for one row under different limits; the errors of {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const perSecond: Ratelimit
-   * declare const perMonth: Ratelimit
-   * const { success, denied, retryAfter } = await Ratelimit.limitAll([
-   *   { ratelimit: perSecond, key: 'ip:192.0.2.1' },
-   *   { ratelimit: perMonth, key: 'org:1', rate: 5 },
-   * ])
-   * ```
-   */
-  static limitAll(
-    requests: readonly LimitRequest[],
-    options?: AllOptions,
-  ): Promise<LimitAllResult<LimitRequest>>
-  /** Checks several limits, and the credits of keys. */
-  static limitAll(
-    requests: readonly (LimitRequest | CreditRequest)[],
-    options?: AllOptions,
-  ): Promise<LimitAllResult<LimitRequest | CreditRequest>>
-  static async limitAll(
-    requests: readonly (LimitRequest | CreditRequest)[],
-    options: AllOptions = {},
-  ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
-    checkOptions(options, CALLS.limitAll)
-    const { tx, once } = options
-    const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, CALLS.limitRequest)
-    return await (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
-  }
-
-  /**
-   * Charges estimates to several limits, all or none, as {@link Ratelimit.limitAll} does. When the costs are
+   * Charges estimates to several limits, all or none, as `limitAll` does. When the costs are
    * known, `commit(actuals)` or `release()` corrects them, also all or none.
    *
    * If the process crashes before that, the estimates stay charged.
    *
-   * @throws RatelimitError the errors of {@link Ratelimit.limitAll}; `INVALID_RATE` for a negative rate.
+   * @throws RatelimitError the errors of `limitAll`; `INVALID_RATE` for a negative rate.
    *
    * @example
    * ```ts
@@ -368,7 +316,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * give one here too: the customer's present plan.
    * @param actuals The actual costs, in the order of the requests.
    * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if some were settled alone; the errors of
-   * {@link Ratelimit.limitAll}.
+   * `limitAll`.
    *
    * @example
    * ```ts
@@ -401,13 +349,13 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    *
    * The limits can be the credits of keys, from `Ratelimit.credits`. The call is then two statements.
    *
-   * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
+   * It runs as `limitAll` does, and locks the rows in the same order. If one of the limits
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
    * apply.
    *
    * @throws RatelimitError `INVALID_RATE` for a negative rate, and an `atLeast` that is not above 0;
    * `INVALID_OPTION` for a limiter with `dryRun`, and for two requests for one row; the errors of
-   * {@link Ratelimit.limitAll}.
+   * `limitAll`.
    *
    * @example
    * ```ts
@@ -446,7 +394,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * too: the customer's present plan.
    * @param actual The actual cost; 0 gives everything back.
    * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if `settleExpired` has ended a part of it;
-   * the errors of {@link Ratelimit.limitAll}.
+   * the errors of `limitAll`.
    *
    * @example
    * ```ts
@@ -681,7 +629,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     try {
       return await (once === undefined
         ? (await MODULES.upkeep()).grant(this.#checker, call, tx)
-        : (await MODULES.limitAll()).grantOnce(this.#checker, call, once, tx))
+        : (await MODULES.once()).grantOnce(this.#checker, call, once, tx))
     } catch (error) {
       throw ownError(error)
     }
@@ -935,7 +883,7 @@ export interface CreditSpendRequest {
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>
 
-/** One of the calls of `Ratelimit.limitAll`. */
+/** One of the calls of `limitAll`. */
 export interface LimitRequest {
   /** The limiter whose limit is checked. */
   readonly ratelimit: Ratelimit
@@ -955,7 +903,7 @@ export interface LimitRequest {
 /** The credits of a key, as one of the calls of `Ratelimit.reserveAll`. */
 export type CreditReserveRequest = Omit<CreditRequest, 'force'>
 
-/** The credits of a key, as one of the calls of `Ratelimit.limitAll`. */
+/** The credits of a key, as one of the calls of `limitAll`. */
 export interface CreditRequest extends CreditSpendRequest {
   /** The cost of the call, a whole number. 0 looks, a negative rate gives back. Default: `1`. */
   readonly rate?: number | undefined

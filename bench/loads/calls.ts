@@ -1,4 +1,4 @@
-import { Ratelimit, type SpendRequest } from '../../src/index.ts'
+import { limitAll, type Ratelimit, type SpendRequest } from '../../src/index.ts'
 import { anyOf } from '../measure.ts'
 import { admitted, interleave } from '../rounds.ts'
 import { KEYS } from './known-rows.ts'
@@ -36,7 +36,7 @@ export function limitAllOf(
   second: Ratelimit,
   other: () => string = otherKey,
 ): Call['check'] {
-  return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key, other))).success
+  return async (key) => (await limitAll(requestsOf(first, second, key, other))).success
 }
 
 /** The second limit counts by another key, as one for addresses does beside one for users. */

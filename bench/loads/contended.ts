@@ -1,5 +1,5 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { makeKeys } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumber, keyNumbers } from '../measure.ts'
@@ -62,7 +62,7 @@ async function listsOn(db: NodePgDatabase): Promise<readonly Call[]> {
       { ratelimit, key: one },
       { ratelimit: beside, key: other },
     ]
-    return (await Ratelimit.limitAll(requests)).success
+    return (await limitAll(requests)).success
   }
   return [
     { name: 'limitAll of two', check: (key) => both(key, otherKey()) },

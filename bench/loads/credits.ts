@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, measureCalls } from './calls.ts'
@@ -45,7 +45,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
         },
         {
           name: 'limitAll of a bucket and 4 live grants',
-          check: async (key) => (await Ratelimit.limitAll(requestsFor(key))).success,
+          check: async (key) => (await limitAll(requestsFor(key))).success,
         },
         {
           name: 'grantsOf, 4 live grants',

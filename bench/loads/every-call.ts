@@ -1,6 +1,6 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { checkTables, closePeriods, Ratelimit, usage } from '../../src/index.ts'
+import { checkTables, closePeriods, limitAll, Ratelimit, usage } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -43,7 +43,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
       name: 'limitAll with a lockout',
       async check(key) {
         const requests = [user, lockout].map((ratelimit) => ({ ratelimit, key }))
-        return (await Ratelimit.limitAll(requests)).success
+        return (await limitAll(requests)).success
       },
     },
     {
@@ -57,7 +57,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
         const requests = [user, quota, user, quota, user, quota].map((ratelimit, place) => ({
           ...{ ratelimit, key: place === 0 ? key : otherKey() },
         }))
-        return (await Ratelimit.limitAll(requests)).success
+        return (await limitAll(requests)).success
       },
     },
     {

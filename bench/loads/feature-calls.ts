@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { denied, Ratelimit } from '../../src/index.ts'
+import { denied, limitAll, Ratelimit } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -25,8 +25,7 @@ export async function onceOn(db: NodePgDatabase): Promise<readonly Call[]> {
     { name: 'limit with once, repeated', check: again },
     {
       name: 'limitAll of two with once, a new id',
-      check: async (key) =>
-        (await Ratelimit.limitAll(requestsOf(events, others, key), { once: newId() })).success,
+      check: async (key) => (await limitAll(requestsOf(events, others, key), { once: newId() })).success,
     },
   ]
 }

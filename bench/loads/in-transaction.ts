@@ -1,6 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { takeOne, takeOneUnprepared } from '../contenders/bare-update.ts'
 import { PLENTY } from '../contenders/contender.ts'
 import { allAdmitted, anyOf, keyNumbers, type Round, Stopwatch } from '../measure.ts'
@@ -83,7 +83,7 @@ function inTransaction(
 const PREFIX = 'inside'
 
 function allOf(first: Ratelimit, second: Ratelimit): CheckInside {
-  return async (key, tx) => (await Ratelimit.limitAll(requestsOf(first, second, key), { tx })).success
+  return async (key, tx) => (await limitAll(requestsOf(first, second, key), { tx })).success
 }
 
 async function measureInside(

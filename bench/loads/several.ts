@@ -1,5 +1,5 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { flexibleRedis } from '../contenders/flexible.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
@@ -102,7 +102,7 @@ async function callsOverNetwork({ pool }: Connections): Promise<readonly Call[]>
           { ratelimit: everybody, key: all },
           { ratelimit: user, key },
         ]
-        return (await Ratelimit.limitAll(requests)).success
+        return (await limitAll(requests)).success
       },
     },
   ]

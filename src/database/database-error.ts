@@ -91,7 +91,7 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     'Another transaction changed the row first. The call had no effect; run your transaction again.',
   DEADLOCK:
     'The call and another transaction waited for each other. The call had no effect; run your transaction again, and check several ' +
-    'limits with Ratelimit.limitAll.',
+    'limits with limitAll.',
   TRANSACTION_ABORTED:
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
   UNREACHABLE: 'No connection could be made, or it broke before the commit. The call had no effect.',

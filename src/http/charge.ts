@@ -1,4 +1,5 @@
 import type { LimitResult } from '../answers/results.ts'
+import { limitAll } from '../limit-all.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import type { CostingRequest } from './read-limit.ts'
 
@@ -15,7 +16,7 @@ export interface Charged {
 export async function charge(requests: readonly CostingRequest[]): Promise<Charged> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
-  if (others.length > 0) return Ratelimit.limitAll(requests)
+  if (others.length > 0) return limitAll(requests)
   const { ratelimit, key, ...options } = request
   return { results: [await ratelimit.limit(key, options)] }
 }

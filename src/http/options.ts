@@ -41,7 +41,7 @@ interface OneLimit<Context> extends RouteLimit<Context> {
 }
 
 interface SeveralLimits<Context> {
-  /** Several limits. All are charged, or none, by `Ratelimit.limitAll`. */
+  /** Several limits. All are charged, or none, by `limitAll`. */
   readonly limits: readonly RouteLimit<Context>[]
   readonly ratelimit?: never
   readonly key?: never

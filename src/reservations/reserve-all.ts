@@ -27,7 +27,7 @@ export interface Reservations {
    *
    * @returns The answer of each limit, in the order of the requests.
    * @throws RatelimitError before any SQL `INVALID_OPTION` for a wrong number of costs, `INVALID_RATE`; then
-   * `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
+   * `ALREADY_SETTLED`, and the errors of `limitAll`.
    */
   commit(actuals: readonly number[], options?: SettleAllOptions): Promise<readonly Allowed[]>
   /** Gives all of it back: the same as `commit` with a 0 for each. */

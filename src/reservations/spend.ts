@@ -68,7 +68,7 @@ interface Paid {
    * back. After a call that was repeated with `once` it throws, because this call has charged nothing. With a
    * name it settles the estimate of the first call.
    *
-   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `limitAll`.
    */
   commit(actual: number, options?: CommitSpentOptions): Promise<SettledSpending>
 }

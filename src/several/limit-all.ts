@@ -34,7 +34,7 @@ import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, withoutRow
 import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
-export async function limitAll<Request>(
+export async function limitCalls<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
   tx: Database | undefined,

@@ -16,7 +16,7 @@ import { askedOf, isRepeated, takeTogether } from './together.ts'
 // One call of one limit that uses up an id, which is a list, or whose key may be blocked. It is loaded together
 // with `limitAll`.
 
-export { limitAll } from './limit-all.ts'
+export { limitCalls } from './limit-all.ts'
 
 /** Decides the call if its key is not blocked, and if the id, if there is one, was not used before. */
 export async function answerOnce(

@@ -4,6 +4,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import {
   closePeriods,
   type Limiter,
+  limitAll,
   Ratelimit,
   remainingOf,
   resetOf,
@@ -138,12 +139,12 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   'limitAll over shards with a refund': async ({ a, b }) => [
     await all(a, 'k0', b, 'k1', 5),
-    await Ratelimit.limitAll([
+    await limitAll([
       { ratelimit: a, key: 'k0', rate: -2 },
       { ratelimit: b, key: 'k1', rate: 3 },
     ]),
   ],
-  'limitAll of eight keys': ({ a }) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit: a, key }))),
+  'limitAll of eight keys': ({ a }) => limitAll(keys.map((key) => ({ ratelimit: a, key }))),
   'spend over shards': async ({ a, b }) => spent(a, 'k0', b, 'k1', 14),
   'spend over shards, settled': async ({ a, b }) => {
     const settled = []
@@ -248,7 +249,7 @@ async function all(
     { ratelimit: a, key: one, rate },
     { ratelimit: b, key: other, rate },
   ]
-  const { success, results, retryAfter } = await Ratelimit.limitAll(requests, tx ? { tx } : {})
+  const { success, results, retryAfter } = await limitAll(requests, tx ? { tx } : {})
   return { success, results, retryAfter }
 }
 

@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { closePeriods, Ratelimit } from '../../src/index.ts'
+import { closePeriods, limitAll, Ratelimit } from '../../src/index.ts'
 import { ID_PREFIX } from '../../src/statements/own-prefixes.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
@@ -88,8 +88,8 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       const one = new Ratelimit({ ...optionsOf('list'), limiter: limiters['fixed window'] })
       const other = new Ratelimit({ ...optionsOf('other list'), limiter: limiters.gcra, durable: true })
       const requests = KEYS.map((key, place) => ({ ratelimit: place % 2 ? one : other, key }))
-      await Ratelimit.limitAll(requests)
-      await Ratelimit.limitAll(requests, { once: { id: IDS, for: '10m' } })
+      await limitAll(requests)
+      await limitAll(requests, { once: { id: IDS, for: '10m' } })
       await Promise.all(KEYS.map((key) => one.limit(key, { once: { id: `${IDS} ${key}`, for: '10m' } })))
       await expectOwnClock('list')
       await expectOwnClock('other list', KEYS.length / 2)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // Transactions that hold rows of several workers. No worker sees the whole circle.
@@ -85,7 +85,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
         .toSorted((one, other) => one.at - other.at)
         .slice(0, 2 + Math.floor(draw() * 5))
       const requests = some.map(({ key }) => ({ ratelimit: limit, key }))
-      const { success } = await Ratelimit.limitAll(requests)
+      const { success } = await limitAll(requests)
       if (success) for (const { key } of some) charged.set(key, (charged.get(key) ?? 0) + 1)
       return success
     }

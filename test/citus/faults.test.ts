@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { FaultyProxy } from '../support/proxy.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
@@ -66,7 +66,7 @@ describe.skipIf(!CITUS_URL || !first)('needs CITUS_URL and CITUS_WORKERS: a work
     const [one, other] = [there[0] as string, elsewhere[0] as string]
     const limiter = limiterOf(`${said} ${fault}`)
     const charge = () =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: limiter, key: one },
         { ratelimit: limiter, key: other },
       ])

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // Shards go to other workers while they are in use.
@@ -54,7 +54,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])(
           const requests = places.map((place) => ({ ratelimit, key: keys[place] as string }))
           const [first] = requests
           const { success } = await (requests.length > 1
-            ? Ratelimit.limitAll(requests)
+            ? limitAll(requests)
             : ratelimit.limit(first?.key ?? ''))
           expect(success).toBe(true)
           for (const place of places) passed[place] = (passed[place] ?? 0) + 1

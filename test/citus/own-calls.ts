@@ -1,6 +1,6 @@
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
-import { closePeriods, denied, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
+import { closePeriods, denied, limitAll, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
 // Calls of limiters and options that not every limiter has.
@@ -34,7 +34,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
   'once, a list over shards': async (placed) => {
     const { a, b } = callOn(placed.laid, placed.db, monthly, placed.prefix)
     const charge = () =>
-      Ratelimit.limitAll(
+      limitAll(
         keys.map((key, place) => ({ ratelimit: place % 2 ? a : b, key })),
         { once: { id: 'event', for: '1d' } },
       )
@@ -45,7 +45,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     const { a, b } = callOn(placed.laid, placed.db, monthly, placed.prefix)
     const charge = async (rate: number) =>
       (
-        await Ratelimit.limitAll([
+        await limitAll([
           { ratelimit: a, key: 'k0', rate: 50, force: true },
           { ratelimit: b, key: 'k1', rate },
         ])

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // What holds whatever runs at the same time, and whatever the clocks of the servers say.
@@ -67,7 +67,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
     const pairs = Array.from({ length: 120 }, (_, i) => (i % 2 ? ['x', 'y'] : ['y', 'x']) as [string, string])
     const answers = await Promise.all(
       pairs.map(([one, other]) =>
-        Ratelimit.limitAll([
+        limitAll([
           { ratelimit: a, key: one },
           { ratelimit: b, key: other },
         ]),
@@ -84,7 +84,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
     const a = limiterAt(undefined, 'none a', 100)
     const b = limiterAt(undefined, 'none b', 1, true)
     const asked = Array.from({ length: 40 }, (_, i) =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: a, key: `key ${i % 10}` },
         { ratelimit: b, key: 'shared' },
       ]),

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { closePeriods, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { closePeriods, limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { CITUS_URL, type Laid, useLayout } from './layout.ts'
 
 // A shard is split after the limiter has read where the shards are.
@@ -29,7 +29,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: after a shard is split', () => {
     test('goes on', async () => {
       const made = await use()
       const quota = quotaOf(made)
-      const charge = async () => (await Ratelimit.limitAll(listOf(quota, made))).success
+      const charge = async () => (await limitAll(listOf(quota, made))).success
       expect(await charge()).toBe(true)
       await made.split()
       expect([await charge(), await charge()]).toEqual([true, true])
@@ -43,9 +43,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: after a shard is split', () => {
       const made = await use()
       const quota = quotaOf(made)
       const charge = () =>
-        made.laid
-          .at()
-          .transaction(async (tx) => (await Ratelimit.limitAll(listOf(quota, made), { tx })).success)
+        made.laid.at().transaction(async (tx) => (await limitAll(listOf(quota, made), { tx })).success)
       expect(await charge()).toBe(true)
       await made.split()
       expect([await charge(), await charge()]).toEqual([true, true])

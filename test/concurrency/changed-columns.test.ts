@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { examples } from '../support/limits.ts'
@@ -12,7 +12,7 @@ function callsOn(ratelimit: Ratelimit): Promise<unknown[]>[] {
     Promise.all([ratelimit.limit('key')]),
     Promise.all(keysNamed('key', 8).map((key) => ratelimit.limit(key))),
     Promise.all([ratelimit.getRemaining('key 1')]),
-    Promise.all([Ratelimit.limitAll(['key 1', 'key 2'].map((key) => ({ ratelimit, key })))]),
+    Promise.all([limitAll(['key 1', 'key 2'].map((key) => ({ ratelimit, key })))]),
   ]
 }
 

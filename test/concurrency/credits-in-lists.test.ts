@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -96,8 +96,8 @@ test('spends, estimates, costs, releases, single calls, grants and transactions 
           const requests = [
             { ...credits, rate: 4 },
             { ...monthly, rate: 2 },
-          ] as Parameters<typeof Ratelimit.limitAll>[0]
-          if ((await Ratelimit.limitAll(requests)).success) count([2, 4])
+          ] as Parameters<typeof limitAll>[0]
+          if ((await limitAll(requests)).success) count([2, 4])
         } else if (what === 7) {
           const db = pools[process] as (typeof pools)[number]
           const { success } = await db.transaction((tx) => limiters.credits.limit('org', { rate: 5, tx }))

@@ -1,5 +1,5 @@
 import { beforeAll, expect, inject, test } from 'vitest'
-import { type Entry, Ratelimit } from '../../src/index.ts'
+import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -45,7 +45,7 @@ test('64 callers of four processes, with refunds, lists, ids and rollbacks: the 
         else if (way === 3) await quota.limit(key, { rate, once: { id: `event ${whole(40)}`, for: '1d' } })
         else if (way === 4) {
           const others = [key, `key ${whole(KEYS)}`].map((each) => ({ ratelimit: quota, key: each, rate }))
-          await Ratelimit.limitAll(others)
+          await limitAll(others)
         } else if (way === 5) {
           const reserved = await quota.reserve(key, { rate })
           if (reserved.success) await reserved.commit(whole(40))

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
-import { type LimitResult, Ratelimit } from '../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { untilWaiting, waitingForLocks } from '../support/locks.ts'
@@ -194,7 +194,7 @@ test('lists that wait for held rows do not delay those with new keys', async () 
   const held = keysNamed('held', 6)
   await all(ratelimit, held)
   const holder = await holding('listed', held)
-  const listOf = (...keys: string[]) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+  const listOf = (...keys: string[]) => limitAll(keys.map((key) => ({ ratelimit, key })))
   let answered = 0
   const waiting = held.map((key) => listOf(key, `${key} again`).finally(() => answered++))
   await untilWaiting(database, 4)

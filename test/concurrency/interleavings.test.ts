@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Database, type Limiter, Ratelimit } from '../../src/index.ts'
+import { type Database, type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 
 // Two sessions in a forced order: each step waits until the server shows the one before it.
@@ -84,7 +84,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
   const ways = {
     limit: (ratelimit: Ratelimit) => ratelimit.limit('key', { rate: 4 }),
     limitAll: async (ratelimit: Ratelimit) => {
-      const { results } = await Ratelimit.limitAll([{ ratelimit, key: 'key', rate: 4 }])
+      const { results } = await limitAll([{ ratelimit, key: 'key', rate: 4 }])
       return results[0]
     },
   }
@@ -211,13 +211,13 @@ describe('limitAll locks in one order, whatever the order of its requests', () =
     const requests = [second, first].map(([table, prefix, key]) => ({
       ...{ ratelimit: limiterOf(1, prefix, limiter, table === DURABLE), key },
     }))
-    await Ratelimit.limitAll(requests)
+    await limitAll(requests)
     for (const [held, other, isHeldToo] of [
       [second, first, true],
       [first, second, false],
     ] as const) {
       const holder = await hold(held[1], held[2], held[0])
-      const answer = Ratelimit.limitAll(requests)
+      const answer = limitAll(requests)
       await waiting()
       expect(await isLocked(other[1], other[2], other[0])).toBe(isHeldToo)
       await holder.query('commit')

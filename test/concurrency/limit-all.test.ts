@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -36,8 +36,8 @@ test('24 connections, the same limits in opposite orders, single checks, stateme
       const forth = limits.flatMap((ratelimit) => ['x', 'y'].map((key) => ({ ratelimit, key })))
       const requests = process % 2 === 0 ? forth : forth.toReversed()
       for (let round = 0; round < ROUNDS; round++) {
-        await Ratelimit.limitAll(requests)
-        await db.transaction((tx) => Ratelimit.limitAll(requests, { tx }))
+        await limitAll(requests)
+        await db.transaction((tx) => limitAll(requests, { tx }))
         const [limit] = limits
         await Promise.all(['y', 'x', 'z'].map((key) => limit?.limit(key)))
         if (process % 6 === 0) await limit?.cleanup()
@@ -72,7 +72,7 @@ test('24 connections on two limits stay within both, and use as much of the one 
       ]
       const allowed: boolean[] = []
       for (let i = 0; i < 5; i++) {
-        allowed.push((await Ratelimit.limitAll(process % 2 === 0 ? both : both.toReversed())).success)
+        allowed.push((await limitAll(process % 2 === 0 ? both : both.toReversed())).success)
       }
       return { allowed, large }
     }),
@@ -91,7 +91,7 @@ test('a statement with a known and a new key, together with limitAll on both: no
   await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'mixed' for update`)
   const coalesced = Promise.all([single.limit('a'), single.limit('b')])
   await untilWaiting(database, 1)
-  const both = Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit: together, key })))
+  const both = limitAll(['a', 'b'].map((key) => ({ ratelimit: together, key })))
   await untilWaiting(database, 2)
   await holder.query('rollback')
   expect((await coalesced).every(({ success }) => success)).toBe(true)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 
@@ -19,7 +19,7 @@ function limitOn(db: Database, prefix: string): Ratelimit {
 function charge(db: Database, prefix: string, rates: Readonly<Record<string, number>>): Promise<unknown> {
   const ratelimit = limitOn(db, prefix)
   return db.transaction((tx) =>
-    Ratelimit.limitAll(
+    limitAll(
       Object.entries(rates).map(([key, rate]) => ({ ratelimit, key, rate })),
       { tx: tx as Database },
     ),

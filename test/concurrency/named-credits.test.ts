@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from 'vitest'
 import {
   type LimitResult,
+  limitAll,
   openReservations,
   Ratelimit,
   RatelimitError,
@@ -132,7 +133,7 @@ test('each threshold of the credits is crossed once, by lists, names and settlem
       const { credits, of } = all[i % 12] as (typeof all)[number]
       const requests = of('org').slice(1) as [ReturnType<typeof of>[1]]
       const named = { id: `job ${i}`, expires: '1h' } as const
-      if (i % 3 === 0) return (await Ratelimit.limitAll([{ ...requests[0], rate: 4 }])).results
+      if (i % 3 === 0) return (await limitAll([{ ...requests[0], rate: 4 }])).results
       if (i % 3 === 1) return (await Ratelimit.spend(requests, { rate: 4, ...named })).results
       const reserved = await credits.reserve('org', { rate: 1, ...named })
       return [reserved, await credits.settle({ key: 'org', id: named.id }, 4)]

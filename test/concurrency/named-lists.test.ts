@@ -1,6 +1,6 @@
 import { beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { Ratelimit, RatelimitError, type SettledSpending, settleExpired } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError, type SettledSpending, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -88,7 +88,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
           const ratelimit = place === 0 ? month : own
           await db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release', limit: 1 }))
         } else if (place < 4) {
-          await Ratelimit.limitAll(of(key).map((each) => ({ ...each, rate: 0 })))
+          await limitAll(of(key).map((each) => ({ ...each, rate: 0 })))
           await Ratelimit.spend(of(key), { rate: 1, id: `more ${place} ${i}`, expires: '1h' })
           await Ratelimit.settleSpent(of(key), `more ${place} ${i}`, 0)
         } else {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -61,7 +61,7 @@ const CALLS: Readonly<Record<string, (limits: Limits, key: string) => Promise<()
     async ([plain], key) =>
     () =>
       plain.limit(key, { once: EVENT }),
-  limitAll: async (limits, key) => () => Ratelimit.limitAll(requestsOf(limits, key)),
+  limitAll: async (limits, key) => () => limitAll(requestsOf(limits, key)),
   reserve:
     async ([, credits], key) =>
     () =>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, rateLimitTables } from '../../src/index.ts'
+import { limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { flushStatistics } from '../support/statistics.ts'
@@ -44,7 +44,7 @@ describe.each(Object.entries(layouts))('partitions by %s', (name, [by, bounds]) 
         await ratelimit.limit('key 1')
         await ratelimit.getRemaining('key 2')
         await Promise.all(keysNamed('key', 8).map((key) => ratelimit.limit(key)))
-        await Ratelimit.limitAll(['key 1', 'key 2'].map((key) => ({ ratelimit, key })))
+        await limitAll(['key 1', 'key 2'].map((key) => ({ ratelimit, key })))
       }
     }
     await calls(8)

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { PATIENTLY } from '../support/patience.ts'
@@ -98,7 +98,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
   }
 
   function listOf(ratelimit: Ratelimit, keys: readonly string[]): Promise<unknown> {
-    return Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+    return limitAll(keys.map((key) => ({ ratelimit, key })))
   }
 
   async function settle(ratelimit: Ratelimit): Promise<void> {

@@ -1,6 +1,6 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Database, Ratelimit, settleExpired } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -158,7 +158,7 @@ test('costs above estimates beside lists of the same limits never deadlock', asy
   for (const id of ids) await Ratelimit.spend(first.requests, { rate: 1, id, expires: '1h' })
   let isOver = false
   const others = all.slice(4).map(async ({ requests }) => {
-    while (!isOver) await Ratelimit.limitAll(requests)
+    while (!isOver) await limitAll(requests)
   })
   await Promise.all(
     all.slice(0, 4).map(async ({ requests }, place) => {

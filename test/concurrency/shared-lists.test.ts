@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Database, type LimitAllResult, Ratelimit } from '../../src/index.ts'
+import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -62,7 +62,7 @@ test.each(Object.keys(LIMITERS) as (keyof typeof LIMITERS)[])(
     const asked = range(150).map((i) => keys[(i * 7 + (i % 3)) % keys.length] as string)
     const answers = await Promise.all(
       asked.map((key) =>
-        Ratelimit.limitAll([
+        limitAll([
           { ratelimit: everybody, key: 'all' },
           { ratelimit: users, key },
         ]),
@@ -107,7 +107,7 @@ test('lists whose rows are there and free share statements', async () => {
     { ratelimit: first, key },
     { ratelimit: second, key },
   ]
-  await Promise.all(keys.map((key) => Ratelimit.limitAll(both(key))))
+  await Promise.all(keys.map((key) => limitAll(both(key))))
   // The server decides one half while this process sends the other.
   expect(statements.length).toBeLessThanOrEqual(2)
   const spent = await Promise.all(keys.map((key) => Ratelimit.spend(both(key), { rate: 100 })))
@@ -133,7 +133,7 @@ test.each([6, 12])('lists of %i rows share statements, and a denial charges none
   statements.length = 0
   const answers = await Promise.all(
     keys.map((key, i) =>
-      Ratelimit.limitAll(limits.map((ratelimit, place) => ({ ratelimit, key, rate: rates(i)[place] ?? 1 }))),
+      limitAll(limits.map((ratelimit, place) => ({ ratelimit, key, rate: rates(i)[place] ?? 1 }))),
     ),
   )
   expect(statements).toHaveLength(1)
@@ -175,9 +175,7 @@ test('of equal lists as many are granted as fit, and each denial has the time to
   const limits = limiters.map((limiter, i) => limit(`equal ${i}`, { limiter }))
   for (const ratelimit of limits) await known(ratelimit, ['k'])
   const requests = limits.map((ratelimit) => ({ ratelimit, key: 'k', rate: 2 }))
-  const answers: LimitAllResult<unknown>[] = await Promise.all(
-    range(30).map(() => Ratelimit.limitAll(requests)),
-  )
+  const answers: LimitAllResult<unknown>[] = await Promise.all(range(30).map(() => limitAll(requests)))
   expect(answers.filter(({ success }) => success)).toHaveLength(3)
   expect(answers.filter(({ success }) => !success).map(({ results }) => results)).toEqual(
     range(27).map(() => [
@@ -209,7 +207,7 @@ test('a crossed threshold and an ended period are reported once', async () => {
   now = Date.UTC(2026, 6, 2)
   const answers = await Promise.all(
     keys.map((key) =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: month, key: 'all' },
         { ratelimit: users, key },
       ]),
@@ -230,7 +228,7 @@ test('a row that others hold delays its own lists only', async () => {
   await known(everybody, ['all'])
   await known(users, keys)
   const call = (key: string) =>
-    Ratelimit.limitAll([
+    limitAll([
       { ratelimit: everybody, key: 'all' },
       { ratelimit: users, key },
     ])
@@ -249,7 +247,7 @@ test('a row that others hold delays its own lists only', async () => {
   expect(await everybody.getRemaining('all')).toMatchObject({ used: 31 })
 
   function limitOf(ratelimit: Ratelimit, key: string) {
-    return Ratelimit.limitAll([
+    return limitAll([
       { ratelimit, key },
       { ratelimit, key: `${key} again` },
     ])
@@ -267,7 +265,7 @@ async function hindered(prefix: string, options: { readonly timeout?: number } =
     limit(`${prefix} ${each}`, { db, limiter: Ratelimit.fixedWindow(100, '1d'), ...options }),
   )
   for (const each of limits) await known(each, keys)
-  const call = (key: string) => Ratelimit.limitAll(limits.map((ratelimit) => ({ ratelimit, key })))
+  const call = (key: string) => limitAll(limits.map((ratelimit) => ({ ratelimit, key })))
   return {
     keys,
     limits,
@@ -372,7 +370,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
     try {
       const answers = [
         await ratelimit.limit('ada'),
-        ...(await Ratelimit.limitAll([request])).results,
+        ...(await limitAll([request])).results,
         ...(await Ratelimit.spend([request], { rate: 2 })).results,
       ]
       for (const { success, reset, retryAfter } of answers) {
@@ -429,7 +427,7 @@ test('if another process makes a row of one list first, each list is charged onc
   const keys = range(6).map((i) => `raced:${i}`)
   await raceFor('raced:3')
   const answers = await Promise.all(
-    keys.map((key) => Ratelimit.limitAll(limits.map((ratelimit) => ({ ratelimit, key })))),
+    keys.map((key) => limitAll(limits.map((ratelimit) => ({ ratelimit, key })))),
   )
   expect(await database.rows('select is_called from races')).toEqual([{ is_called: true }])
   await database.script('drop function race cascade; drop sequence races')

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { Ratelimit, settleExpired } from '../../src/index.ts'
+import { limitAll, Ratelimit, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -47,8 +47,7 @@ const calls: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = 
   'a reservation': (quota: Ratelimit) => quota.reserve('key', { rate: 10, ...named }),
   'a call with once': (quota: Ratelimit) => quota.limit('key', { rate: 10, once }),
   'an estimate with once': (quota: Ratelimit) => quota.reserve('key', { rate: 10, once }),
-  'a list with once': (ratelimit: Ratelimit) =>
-    Ratelimit.limitAll([{ ratelimit, key: 'key', rate: 10 }], { once }),
+  'a list with once': (ratelimit: Ratelimit) => limitAll([{ ratelimit, key: 'key', rate: 10 }], { once }),
   'a list of reservations': (ratelimit: Ratelimit) =>
     Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 10 }], named),
   'a cost with a name': (ratelimit: Ratelimit) =>
@@ -144,7 +143,7 @@ test('credits: a call with once that takes the rest comes again while others hol
       new Ratelimit({ timeout: false, db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
   ) as [Ratelimit<'credits'>, Ratelimit<'credits'>]
   const list = (credits: Ratelimit<'credits'>, db: Db | undefined) =>
-    Ratelimit.limitAll(
+    limitAll(
       [
         { ratelimit: credits, key: 'key', rate: 5 },
         { ratelimit: limitOn('beside credits', db), key: 'key' },

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type LimitResult, Ratelimit, type Threshold } from '../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit, type Threshold } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -184,7 +184,7 @@ test('limitAll reports each threshold of each key once', async () => {
   await Promise.all(
     all.map(async (ratelimit) => {
       for (let i = 0; i <= TOKENS / CONNECTIONS; i++) {
-        const { results } = await Ratelimit.limitAll(KEYS.map((key) => ({ ratelimit, key })))
+        const { results } = await limitAll(KEYS.map((key) => ({ ratelimit, key })))
         for (const [k, result] of results.entries()) told.add(KEYS[k] ?? '', result)
       }
     }),

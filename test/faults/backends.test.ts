@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
 import {
@@ -95,14 +95,14 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
   const letGo = await hold(prefix, 'b')
   let outcome: Outcome | undefined
   const uncaught = await uncaughtBy(async () => {
-    const call = outcomeOf(Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
+    const call = outcomeOf(limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
     await killWaiting()
     outcome = await call
     await letGo()
   })
   expect(outcome).toBe('OUTCOME_UNKNOWN')
   for (const key of ['a', 'b']) expect(await usedOf(database, prefix, key)).toBe(1)
-  await recovers(() => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
+  await recovers(() => limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
   await expectQuiet(opened)
   expect(uncaught).toEqual([])
 })

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { waitingForLocks } from '../support/locks.ts'
 import { errorOf, limiter, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
@@ -54,8 +54,8 @@ const calls: Readonly<Record<string, Ready>> = {
   limitAll: async (db, prefix) => {
     const ratelimit = windowOn(db, prefix)
     const requests = [SECRET, 'other'].map((key) => ({ ratelimit, key }))
-    await Ratelimit.limitAll(requests)
-    return () => Ratelimit.limitAll(requests)
+    await limitAll(requests)
+    return () => limitAll(requests)
   },
   reserve: async (db, prefix) => {
     const ratelimit = windowOn(db, prefix)

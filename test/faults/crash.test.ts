@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { Cluster } from '../support/cluster.ts'
 import { tell } from '../support/happened.ts'
 import {
@@ -170,7 +170,7 @@ describe('a standby', () => {
     const durable = limiterOn(opened, 'standby', true)
     const refused = { code: 'DATABASE', sqlState: '25006' }
     expect(await errorOf(durable.limit(SECRET))).toMatchObject(refused)
-    expect(await errorOf(Ratelimit.limitAll([{ ratelimit: durable, key: SECRET }]))).toMatchObject(refused)
+    expect(await errorOf(limitAll([{ ratelimit: durable, key: SECRET }]))).toMatchObject(refused)
     expect(await errorOf(durable.resetUsedTokens(SECRET))).toMatchObject(refused)
     expect(await errorOf(durable.cleanup())).toMatchObject(refused)
     expect(await durable.getRemaining(SECRET)).toMatchObject({ used: 60 })

@@ -5,6 +5,7 @@ import {
   type Database,
   type Limiter,
   type LimitResult,
+  limitAll,
   Ratelimit,
   RatelimitError,
   type RatelimitErrorCode,
@@ -119,8 +120,8 @@ export function limit(ratelimit: Ratelimit): Promise<LimitResult> {
   return ratelimit.limit(SECRET)
 }
 
-export function limitAll(ratelimit: Ratelimit, tx?: Database): Promise<{ readonly success: boolean }> {
-  return Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx })
+export function limitAllOn(ratelimit: Ratelimit, tx?: Database): Promise<{ readonly success: boolean }> {
+  return limitAll([{ ratelimit, key: SECRET }], { tx })
 }
 
 export type Outcome = 'granted' | 'denied' | RatelimitErrorCode

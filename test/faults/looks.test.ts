@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { openReservations, Ratelimit, usage } from '../../src/index.ts'
+import { limitAll, openReservations, type Ratelimit, usage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
 import {
@@ -25,7 +25,7 @@ const looks: Record<string, Look> = {
   getRemaining: (ratelimit) => ratelimit.getRemaining(SECRET),
   getRemainingAll: (ratelimit) => ratelimit.getRemainingAll([SECRET, 'other']),
   'limit of 0': (ratelimit) => ratelimit.limit(SECRET, { rate: 0 }),
-  'limitAll of 0': (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: SECRET, rate: 0 }]),
+  'limitAll of 0': (ratelimit) => limitAll([{ ratelimit, key: SECRET, rate: 0 }]),
   cleanup: (ratelimit) => ratelimit.cleanup(),
   usage: ({ prefix }, db) => usage(db, { prefix, limiter }),
   openReservations: ({ prefix }, db) => openReservations(db, { prefix }),

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
 import {
@@ -134,7 +134,7 @@ describe('limitAll', () => {
     let outcome = ''
     const uncaught = await uncaughtBy(async () => {
       once(fault, 0)
-      outcome = await outcomeOf(Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key }))))
+      outcome = await outcomeOf(limitAll(keys.map((key) => ({ ratelimit, key }))))
     })
     const count = fault.endsWith('after') ? 2 : 1
     expect(outcome).toBe('OUTCOME_UNKNOWN')
@@ -175,7 +175,7 @@ test('no server listens: UNREACHABLE, and later calls succeed', async () => {
   await network.proxy.welcome('refuse')
   await expect.poll(() => opened.pool.totalCount).toBe(0)
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
-  expect(await outcomeOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }]))).toBe('UNREACHABLE')
+  expect(await outcomeOf(limitAll([{ ratelimit, key: SECRET }]))).toBe('UNREACHABLE')
   await network.proxy.welcome('accept')
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)

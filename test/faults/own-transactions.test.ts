@@ -1,7 +1,7 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Entry, Ratelimit } from '../../src/index.ts'
+import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
 import type { Fault } from '../support/proxy.ts'
@@ -54,7 +54,7 @@ const ways: Record<string, (opened: Pool) => Promise<Way>> = {
   'limitAll with onEntries': async (opened) => {
     const { month, books } = recordedOn(opened)
     await month.limit(SECRET, { rate: 4 })
-    return { call: () => Ratelimit.limitAll([{ ratelimit: month, key: SECRET, rate: 7 }]), books }
+    return { call: () => limitAll([{ ratelimit: month, key: SECRET, rate: 7 }]), books }
   },
   'commit with onEntries': async (opened) => {
     const { month, books } = recordedOn(opened)
@@ -123,7 +123,7 @@ test("onError: 'allow' charges once, though the connection breaks after the comm
   const calls: Readonly<Record<number, () => PromiseLike<object>>> = {
     11: () => month.limit(SECRET, { rate: 7 }),
     13: async () => {
-      const { results, success } = await Ratelimit.limitAll([{ ratelimit: month, key: SECRET, rate: 2 }])
+      const { results, success } = await limitAll([{ ratelimit: month, key: SECRET, rate: 2 }])
       return { ...results[0], success }
     },
     // The estimate counts as charged.

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { hasPgBouncer, PgBouncer } from '../support/pgbouncer.ts'
 import {
@@ -51,7 +51,7 @@ describe.skipIf(!hasPgBouncer)(
               const told = outcomes.get(key)
               told?.push(await outcomeOf(ratelimit.limit(key)))
               told?.push(...(await Promise.all([1, 2].map(() => outcomeOf(ratelimit.limit(key))))))
-              told?.push(await outcomeOf(Ratelimit.limitAll([{ ratelimit, key }])))
+              told?.push(await outcomeOf(limitAll([{ ratelimit, key }])))
             }),
           ),
         )

@@ -6,7 +6,7 @@ import {
   errorOf,
   expectQuiet,
   limit,
-  limitAll,
+  limitAllOn,
   limiterOn,
   newPrefix,
   openPool,
@@ -35,7 +35,7 @@ async function hold(prefix: string): Promise<() => Promise<unknown>> {
   return () => holder.query('rollback')
 }
 
-describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
+describe.each(Object.entries({ limit, limitAll: limitAllOn }))('%s', (way, call) => {
   test('a full pool: UNREACHABLE after its connect time-out, and nothing is charged', async () => {
     const opened = openPool(direct.url, { max: 1, connectionTimeoutMillis: 1000 })
     const ratelimit = limiterOn(opened, newPrefix(`full ${way}`))
@@ -127,7 +127,7 @@ test("a caller's rollback, on purpose or by a fault, undoes the charge and frees
   const undo = new Error('undo')
   const onPurpose = opened.db.transaction(async (tx) => {
     expect(await ratelimit.limit(SECRET, { rate: 5, tx })).toMatchObject({ success: true, remaining: 94 })
-    expect(await limitAll(ratelimit, tx)).toMatchObject({ success: true })
+    expect(await limitAllOn(ratelimit, tx)).toMatchObject({ success: true })
     throw undo
   })
   await expect(onPurpose).rejects.toBe(undo)

@@ -9,7 +9,7 @@ import {
   endBackends,
   expectExact,
   limit,
-  limitAll,
+  limitAllOn,
   limiter,
   newPrefix,
   type Outcome,
@@ -48,7 +48,7 @@ function open(prefix: string, max = 3, options: { readonly timeout?: number } = 
   return new Ratelimit({ db: drizzle({ client }), limiter, prefix, cleanupProbability: 0, ...options })
 }
 
-describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
+describe.each(Object.entries({ limit, limitAll: limitAllOn }))('%s', (way, call) => {
   test.each(['cut before', 'cut after'] as const)(
     '%s: the error is true, and the next call goes on',
     async (fault) => {
@@ -107,17 +107,17 @@ test('backends are ended: granted <= used <= granted + unknown, and later calls 
 test('a backend is ended in limitAll: nothing is charged, and the process goes on', async () => {
   const prefix = newPrefix('all')
   const ratelimit = open(prefix)
-  await limitAll(ratelimit)
+  await limitAllOn(ratelimit)
   const holder = await database.client()
   await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = '${prefix}' for update`)
   const uncaught = await uncaughtBy(async () => {
-    const call = outcomeOf(limitAll(ratelimit))
+    const call = outcomeOf(limitAllOn(ratelimit))
     await expect.poll(() => endBackends(database, `${OWN} and wait_event_type = 'Lock'`)).toBe(1)
     expect(await call).toBe('OUTCOME_UNKNOWN')
   })
   await holder.query('rollback')
   expect(await usedOf(database, prefix, SECRET)).toBe(1)
-  await recovers(() => limitAll(ratelimit))
+  await recovers(() => limitAllOn(ratelimit))
   expect(uncaught).toEqual([])
 })
 

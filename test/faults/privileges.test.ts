@@ -4,6 +4,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   checkTables,
   closePeriods,
+  limitAll,
   Ratelimit,
   rateLimitTables,
   type SpendRequest,
@@ -15,7 +16,7 @@ import {
   errorOf,
   expectQuiet,
   limit,
-  limitAll,
+  limitAllOn,
   limiter,
   openPool,
   type Pool,
@@ -102,10 +103,10 @@ const methods: Record<
     ['select', 'insert', 'update'],
     (ratelimit, { db }) => db.transaction((tx) => ratelimit.limit(randomUUID(), { tx })),
   ],
-  limitAll: [['select', 'insert', 'update'], (ratelimit) => Ratelimit.limitAll(requestsOf(ratelimit))],
+  limitAll: [['select', 'insert', 'update'], (ratelimit) => limitAll(requestsOf(ratelimit))],
   'limitAll that denies a new key': [
     ['select', 'insert', 'update'],
-    (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+    (ratelimit) => limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
   ],
   'reserveAll, and commit of what it reserved': [
     ['select', 'insert', 'update'],
@@ -253,7 +254,7 @@ test('checks fail while a privilege is taken away, and succeed after it is given
   const ratelimit = make(opened, false)
   await ratelimit.limit(SECRET)
   await database.script(`revoke update on ${TABLES} from ${new URL(opened.url).username}`)
-  for (const way of [limit, limitAll]) {
+  for (const way of [limit, limitAllOn]) {
     expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
   }
   await database.script(`grant update on ${TABLES} to ${new URL(opened.url).username}`)

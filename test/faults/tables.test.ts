@@ -5,7 +5,7 @@ import {
   errorOf,
   expectQuiet,
   limit,
-  limitAll,
+  limitAllOn,
   limiterOn,
   newPrefix,
   openPool,
@@ -25,7 +25,7 @@ test('checks get MISSING_TABLE while a table is dropped, and succeed after it is
   for (let i = 1; i <= 10; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })
   await empty.script('drop table rate_limit_ephemeral, rate_limit_durable')
   expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
-  expect(await errorOf(limitAll(ratelimit))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  expect(await errorOf(limitAllOn(ratelimit))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
   await migrate(empty)
   for (let i = 1; i <= 10; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })
   await expectQuiet(opened)
@@ -56,7 +56,7 @@ test('a call on a table that another session locks fails by lock_timeout, and no
   const locker = await database.client()
   await locker.query('begin; lock table rate_limit_ephemeral')
   try {
-    for (const way of [limit, limitAll]) {
+    for (const way of [limit, limitAllOn]) {
       expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '55P03' })
     }
   } finally {

@@ -4,7 +4,7 @@ import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
 
@@ -132,7 +132,7 @@ const ways: Record<string, Open> = {
     const { ratelimit, left } = windowOn(db, { timeout })
     await ratelimit.limit(SECRET)
     const requests = [SECRET, 'other'].map((key) => ({ ratelimit, key, rate: 3 }))
-    return { call: () => Ratelimit.limitAll(requests), left }
+    return { call: () => limitAll(requests), left }
   },
   'a look': async (db, timeout) => {
     const { ratelimit, left } = windowOn(db, { timeout })
@@ -209,7 +209,7 @@ test('query_timeout ends a statement behind a busy one: UNREACHABLE, and nothing
   const letGo = await busy(client)
   const calls = [
     () => ratelimit.limit(SECRET),
-    () => Ratelimit.limitAll([SECRET, 'other'].map((key) => ({ ratelimit, key }))),
+    () => limitAll([SECRET, 'other'].map((key) => ({ ratelimit, key }))),
   ]
   for (const call of calls) expect(await errorOf(call())).toMatchObject({ code: 'UNREACHABLE' })
   await letGo()
@@ -270,7 +270,7 @@ describe('calls that share a statement', () => {
     const { db, pool } = poolOf()
     const { ratelimit } = windowOn(db, { timeout: 600 })
     const call = (key: string) =>
-      outcomeOf(Ratelimit.limitAll([key, `${key} too`].map((each) => ({ ratelimit, key: each }))))
+      outcomeOf(limitAll([key, `${key} too`].map((each) => ({ ratelimit, key: each }))))
     expect(await call('first')).toBe('granted')
     const client = await pool.connect()
     // These have the four places of shared statements.
@@ -329,7 +329,7 @@ describe('08P01, which poolers send for everything', () => {
   ] as const
   const calls = {
     limit: (ratelimit: Ratelimit) => ratelimit.limit(SECRET),
-    limitAll: (ratelimit: Ratelimit) => Ratelimit.limitAll([{ ratelimit, key: SECRET }]),
+    limitAll: (ratelimit: Ratelimit) => limitAll([{ ratelimit, key: SECRET }]),
   }
   const cases = clients.flatMap(([driver, code, open]) =>
     Object.entries(calls).flatMap(([name, call]) =>

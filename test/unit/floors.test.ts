@@ -17,6 +17,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/several', 'src/usage', 'src/concurrency'],
   ['src/reservations', 'src/credits'],
   ['src/ratelimit.ts'],
+  ['src/limit-all.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
   ['src/http', 'src/cli', 'src/dashboard'],
 ]

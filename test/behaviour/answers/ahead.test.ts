@@ -1,6 +1,13 @@
 import { eq } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, type RatelimitConfig, rateLimitEphemeral, resetOf, usage } from '../../../src/index.ts'
+import {
+  limitAll,
+  Ratelimit,
+  type RatelimitConfig,
+  rateLimitEphemeral,
+  resetOf,
+  usage,
+} from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -39,7 +46,7 @@ describe.each(kinds)('$name', ({ plan: { limiter, rules }, name, lengths }) => {
       one: await Promise.all(keys.map((key) => ratelimit.getRemaining(key))),
       many: await ratelimit.getRemainingAll(keys),
       nothing: await Promise.all(keys.map((key) => ratelimit.limit(key, { rate: 0 }))),
-      inList: await Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key, rate: 0 }))),
+      inList: await limitAll(keys.map((key) => ({ ratelimit, key, rate: 0 }))),
       listed: await usage(database.db, { ...listed, limiter }),
       listedByPlan: await usage(database.db, { ...listed, limiterOf: () => limiter }),
       ofRows: await database.db

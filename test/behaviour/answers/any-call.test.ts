@@ -4,6 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import {
   checkTables,
   closePeriods,
+  limitAll,
   Ratelimit,
   RatelimitError,
   rateLimitEphemeral,
@@ -44,7 +45,7 @@ type Untyped = any
 /** What an entry is given, and the call. */
 type Entry = readonly [string, readonly fc.Arbitrary<unknown>[], (...given: Untyped[]) => unknown]
 
-const all: Untyped = Ratelimit
+const all: Untyped = Object.create(Ratelimit, { limitAll: { value: limitAll } })
 
 function ours(config: object = {}): Untyped {
   const limiter = Ratelimit.slidingWindow(5, '1s')

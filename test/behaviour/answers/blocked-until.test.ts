@@ -1,6 +1,7 @@
 import { and, eq } from 'drizzle-orm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import {
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   rateLimitDurable,
@@ -75,11 +76,11 @@ describe.each(Object.entries(KINDS))('a key that is blocked by %s', (_, { block,
     reserve: (one) => one.reserve('ada'),
     'reserve with a name': (one) => one.reserve('ada', { rate: 1, id: 'a', expires: '10m' }),
     blockUntilReady: (one) => one.blockUntilReady('ada', 0),
-    limitAll: async (one) => (await Ratelimit.limitAll([{ ratelimit: one, key: 'ada' }])).results[0],
+    limitAll: async (one) => (await limitAll([{ ratelimit: one, key: 'ada' }])).results[0],
     'limitAll, with others': async (one) => {
       const other = limited({ limiter: FIVE })
       const both = [other, one].map((ratelimit) => ({ ratelimit, key: 'ada' }))
-      return (await Ratelimit.limitAll(both)).results[1]
+      return (await limitAll(both)).results[1]
     },
     reserveAll: async (one) => (await Ratelimit.reserveAll([{ ratelimit: one, key: 'ada' }])).results[0],
     spend: async (one) => (await Ratelimit.spend([{ ratelimit: one, key: 'ada' }], { rate: 1 })).results[0],

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { denied, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
+import { denied, limitAll, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -85,7 +85,7 @@ describe('while a key is blocked', () => {
     ['limit in a transaction', (one) => database.db.transaction((tx) => one.limit('ada', { tx }))],
     ['reserve', (one) => one.reserve('ada')],
     ['blockUntilReady', (one) => one.blockUntilReady('ada', '1m')],
-    ['limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'ada' }])],
+    ['limitAll', (one) => limitAll([{ ratelimit: one, key: 'ada' }])],
     ['reserveAll', (one) => Ratelimit.reserveAll([{ ratelimit: one, key: 'ada' }])],
     ['spend', (one) => Ratelimit.spend([{ ratelimit: one, key: 'ada' }], { rate: 2 })],
   ])('%s is denied', async (_, call) => {
@@ -129,13 +129,13 @@ describe('while a key is blocked', () => {
       { ratelimit: other, key },
       { ratelimit, key },
     ]
-    const answer = await Ratelimit.limitAll(both)
+    const answer = await limitAll(both)
     expect(answer).toMatchObject({ ...DENIED, results: [{ success: true }, DENIED] })
     expect(answer.denied).toEqual([both[1]])
     expect(await Ratelimit.spend(both, { rate: 2 })).toMatchObject({ ...DENIED, granted: [0, 0] })
     expect(await other.getRemaining(key)).toMatchObject({ used: 0 })
     await ratelimit.unblock(key)
-    expect(await Ratelimit.limitAll(both)).toMatchObject({ success: true })
+    expect(await limitAll(both)).toMatchObject({ success: true })
     expect(await Ratelimit.spend(both, { rate: 6 })).toMatchObject({ success: true, granted: [4, 2] })
   })
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
-import { type Database, type Limiter, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { type Database, type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -403,7 +403,7 @@ describe("by the database's clock", () => {
     const { db } = wrongBy(60)
     const month = limitOf(db, limiter)
     const second = limitOf(db, Ratelimit.tokenBucket(1, '1h', 10))
-    const { success, results } = await Ratelimit.limitAll([
+    const { success, results } = await limitAll([
       { ratelimit: second, key: 'key' },
       { ratelimit: month, key: 'key', rate: 7 },
     ])
@@ -420,7 +420,7 @@ describe("by the database's clock", () => {
       { ratelimit: limitOf(again.db, Ratelimit.tokenBucket(1, '1h', 10), second.prefix), key: 'key' },
       { ratelimit: limitOf(again.db, limiter, month.prefix), key: 'key', rate: 4 },
     ]
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false, denied: [requests[1]] })
+    expect(await limitAll(requests)).toMatchObject({ success: false, denied: [requests[1]] })
     vi.restoreAllMocks()
     expect(await second.getRemaining('key')).toMatchObject({ used: 1 })
   })
@@ -552,23 +552,23 @@ describe('in limitAll with a limit per second', () => {
       (await second.getRemaining('key')).remaining,
       (await month.getRemaining('key')).remaining,
     ]
-    return { clock, requests, remaining, rows, limitAll: () => Ratelimit.limitAll(requests) }
+    return { check: () => limitAll(requests), clock, requests, remaining, rows }
   }
 
   test('both are consumed, or neither', async () => {
-    const { clock, limitAll, remaining, requests, rows } = both()
+    const { check, clock, remaining, requests, rows } = both()
     for (const left of [1, 0]) {
-      const { success, results } = await limitAll()
+      const { success, results } = await check()
       expect(success).toBe(true)
       expect(results).toMatchObject([{ remaining: left }, { remaining: left + 1, reset: january.end }])
     }
     const stored = await rows()
-    expect(await limitAll()).toMatchObject({ success: false, denied: [requests[0]], retryAfter: 1000 })
+    expect(await check()).toMatchObject({ success: false, denied: [requests[0]], retryAfter: 1000 })
     expect(await rows()).toEqual(stored)
     clock.advance(1000)
-    expect(await limitAll()).toMatchObject({ success: true })
+    expect(await check()).toMatchObject({ success: true })
     clock.advance(1000)
-    expect(await limitAll()).toMatchObject({
+    expect(await check()).toMatchObject({
       ...{ success: false, denied: [requests[1]], retryAfter: january.end - clock.ms },
       results: [
         { success: true, remaining: 2 },
@@ -579,15 +579,15 @@ describe('in limitAll with a limit per second', () => {
   })
 
   test('deny until the month ends, and allow from then on', async () => {
-    const { clock, limitAll, remaining, rows } = both()
-    await limitAll()
-    await limitAll()
+    const { check, clock, remaining, rows } = both()
+    await check()
+    await check()
     clock.advance(1000)
-    await limitAll()
+    await check()
     clock.ms = january.end - 1
-    expect(await limitAll()).toMatchObject({ success: false, retryAfter: 1 })
+    expect(await check()).toMatchObject({ success: false, retryAfter: 1 })
     clock.advance(1)
-    expect(await limitAll()).toMatchObject({ success: true, retryAfter: 0 })
+    expect(await check()).toMatchObject({ success: true, retryAfter: 0 })
     expect(await remaining()).toEqual([1, 2])
     expect(await rows()).toMatchObject([{ count: 1, start_ms: january.end }])
   })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
@@ -114,7 +114,7 @@ describe('a denial is forgotten when something is given back,', () => {
   test.each<[string, (one: Ratelimit) => Promise<unknown>]>([
     ['by a refund', (one) => one.limit('key', { rate: -1 })],
     ['by a reset', (one) => one.resetUsedTokens('key')],
-    ['by limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
+    ['by limitAll', (one) => limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
     [
       'by a refund in a transaction',
       (one) => database.db.transaction((tx) => one.limit('key', { rate: -1, tx })),
@@ -221,7 +221,7 @@ describe("a denial is forgotten when something is given back after its caller's 
   test.each<[string, (one: Ratelimit) => Promise<unknown>]>([
     ['by a refund', (one) => one.limit('key', { rate: -1 })],
     ['by a reset', (one) => one.resetUsedTokens('key')],
-    ['by limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
+    ['by limitAll', (one) => limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
     [
       'by the release of what was spent',
       async (one) => {
@@ -398,8 +398,6 @@ test('a refund of limitAll in a transaction ends the remembered denial', async (
   const { caching } = pair()
   await caching.limit('key', { rate: 7 })
   expect(await caching.limit('key')).toMatchObject({ success: false })
-  await database.db.transaction((tx) =>
-    Ratelimit.limitAll([{ ratelimit: caching, key: 'key', rate: -2 }], { tx }),
-  )
+  await database.db.transaction((tx) => limitAll([{ ratelimit: caching, key: 'key', rate: -2 }], { tx }))
   expect(await caching.limit('key')).toMatchObject({ success: true, remaining: 1 })
 })

@@ -1,6 +1,6 @@
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -211,9 +211,9 @@ describe('in a list', () => {
   test('the failure that starts a block is charged only if all are allowed', async () => {
     const one = await nearlyBlocked()
     const full = logins({ limiter: Ratelimit.fixedWindow(0, '1h') })
-    expect(await Ratelimit.limitAll([one, { ratelimit: full, key: 'ada' }])).toMatchObject({ success: false })
+    expect(await limitAll([one, { ratelimit: full, key: 'ada' }])).toMatchObject({ success: false })
     expect(await one.ratelimit.getRemaining('ada')).toMatchObject({ remaining: 1 })
-    const both = await Ratelimit.limitAll([one, { ratelimit: logins(), key: 'ada' }])
+    const both = await limitAll([one, { ratelimit: logins(), key: 'ada' }])
     expect(both).toMatchObject({ success: true, results: [{ blockedUntil: clock.ms + MINUTE }, {}] })
     expect(await one.ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: MINUTE })
   })
@@ -306,7 +306,7 @@ describe('block and unblock', () => {
     const blocked = logins({ limiter: never })
     const api = logins({ limiter: Ratelimit.tokenBucket(5, '1m', 5) })
     const both = () =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: api, key: 'ada' },
         { ratelimit: blocked, key: 'ada' },
       ])

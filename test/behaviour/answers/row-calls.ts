@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
 import {
   closePeriods,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   rateLimitEphemeral,
@@ -104,7 +105,7 @@ const CALLS: Readonly<Record<string, Call>> = {
     return taken(rate)
   },
   limitAll: async ({ quota, other, key }, rate) => {
-    const { success, results } = await Ratelimit.limitAll([
+    const { success, results } = await limitAll([
       { ratelimit: quota, key, rate },
       { ratelimit: other, key },
     ])

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import {
   type Limiter,
   type LimitResult,
+  limitAll,
   type NotScheduled,
   Ratelimit,
   type Scheduled,
@@ -364,7 +365,7 @@ describe('what gives units back lets no two calls start together', () => {
       await ratelimit.limit('key')
       const request = { ratelimit, key: 'key' }
       return () =>
-        Ratelimit.limitAll([
+        limitAll([
           { ...request, rate: -1 },
           { ...request, key: 'other' },
         ])

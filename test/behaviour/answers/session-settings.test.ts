@@ -1,7 +1,14 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, type Limiter, openReservations, Ratelimit, usage } from '../../../src/index.ts'
+import {
+  closePeriods,
+  type Limiter,
+  limitAll,
+  openReservations,
+  Ratelimit,
+  usage,
+} from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 
@@ -83,7 +90,7 @@ describe.each(Object.entries(LIMITS))('%s', (_, { limiter, rates }) => {
           { ratelimit, key: 'listed', rate },
           { ratelimit: beside, key: 'listed', rate: Math.ceil(rate) },
         ]
-        all.push((await call((options) => Ratelimit.limitAll(both, options))).results)
+        all.push((await call((options) => limitAll(both, options))).results)
         all.push(await call((options) => ratelimit.getRemainingAll(['key', 'listed'], options)))
       }
       all.push(await usage(db, { prefix, limiter, durable: true, clock: clock.now }))

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -84,7 +84,7 @@ test('a sweep after a call goes by the injected clock', async () => {
   for (const key of ['one', 'other']) {
     await ratelimit.limit(key)
     await Promise.allSettled(sent)
-    await Ratelimit.limitAll([{ ratelimit, key }])
+    await limitAll([{ ratelimit, key }])
     await Promise.allSettled(sent)
   }
   expect(await rowsOf('past')).toEqual([{ key: 'one' }, { key: 'other' }])
@@ -92,7 +92,7 @@ test('a sweep after a call goes by the injected clock', async () => {
   const sweeps: Promise<unknown>[] = []
   const waitUntil = (sweep: Promise<unknown>) => sweeps.push(sweep)
   const later = new Ratelimit({ ...options, cleanupProbability: 1, waitUntil })
-  await Ratelimit.limitAll([{ ratelimit: later, key: 'new' }])
+  await limitAll([{ ratelimit: later, key: 'new' }])
   await Promise.all(sweeps)
   expect(await rowsOf('past')).toEqual([{ key: 'new' }])
 })

@@ -3,7 +3,7 @@ import { withReplicas } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Database, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { worksOn } from './works-on.ts'
@@ -22,7 +22,7 @@ test('every method works without interactive transactions, as on neon-http', asy
   const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'proxy' })
   const requests = ['a', 'b'].map((key) => ({ ratelimit, key }))
   for (const call of [
-    () => Ratelimit.limitAll(requests),
+    () => limitAll(requests),
     () => Ratelimit.reserveAll(requests),
     () => Ratelimit.spend(requests, { rate: 2 }),
   ]) {

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { type Database, Ratelimit, type RatelimitError } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, type RatelimitError } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { untilWaiting } from '../../support/locks.ts'
@@ -76,7 +76,7 @@ describe('outside a transaction', () => {
     // Three that fail, the one that takes and the one that makes the row.
     expect(passing.statements).toHaveLength(5)
     failures = 2
-    expect(await Ratelimit.limitAll([{ ratelimit, key: SECRET }])).toMatchObject({ success: true })
+    expect(await limitAll([{ ratelimit, key: SECRET }])).toMatchObject({ success: true })
 
     const lasting = watch(database.db, () => Promise.reject(fromDriver(code)))
     await discreetErrorOf(new Ratelimit({ db: lasting.db, limiter, prefix: 'retry' }).limit(SECRET))
@@ -163,7 +163,7 @@ describe("inside a caller's", () => {
       const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'joined' })
       const error = await discreetErrorOf(ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } }))
       expect(error.code).toBe('SERIALIZATION_FAILURE')
-      await discreetErrorOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: db }))
+      await discreetErrorOf(limitAll([{ ratelimit, key: SECRET }], { tx: db }))
       expect(statements).toHaveLength(2)
     })
   })

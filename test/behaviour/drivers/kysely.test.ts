@@ -2,7 +2,7 @@ import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { fromKysely, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/kysely'
 import type { Kysely } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kyselyOf } from '../../support/kysely.ts'
 
@@ -42,7 +42,7 @@ describe('on a Kysely database', () => {
     })
     const requests = [one, other].map((ratelimit) => ({ ratelimit, key: 'key' }))
     const successes = []
-    for (let i = 0; i < 3; i++) successes.push((await Ratelimit.limitAll(requests)).success)
+    for (let i = 0; i < 3; i++) successes.push((await limitAll(requests)).success)
     expect(successes).toEqual([true, true, false])
     expect(await one.getRemaining('key')).toMatchObject({ remaining: 3 })
   })
@@ -90,7 +90,7 @@ describe('in a Kysely transaction', () => {
     const undone = kysely.transaction().execute(async (trx) => {
       const ratelimit = new Ratelimit({ db: fromKysely(trx), limiter, prefix: 'built' })
       await ratelimit.limit('key')
-      await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+      await limitAll([{ ratelimit, key: 'key' }])
       await expect(ratelimit.blockUntilReady('key', 0)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
       throw undo
     })

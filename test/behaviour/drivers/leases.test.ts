@@ -2,6 +2,7 @@ import diagnostics from 'node:diagnostics_channel'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import {
   type Lease,
+  limitAll,
   type NoLease,
   Ratelimit,
   type RatelimitError,
@@ -455,7 +456,7 @@ test('a method of the other kind is refused before any SQL', async () => {
     () => exports.grant('key', 1),
     () => exports.resetUsedTokens('key'),
     () => exports.blockUntilReady('key', 0),
-    () => Ratelimit.limitAll([{ ratelimit: exports, key: 'key' }]),
+    () => limitAll([{ ratelimit: exports, key: 'key' }]),
     () => (api as unknown as Ratelimit<'concurrency'>).acquire('key'),
   ]
   for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'INVALID_OPTION' })

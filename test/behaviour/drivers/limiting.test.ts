@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
@@ -279,7 +279,7 @@ test('a balance refuses a limiter of another algorithm, and keeps its credits', 
   for (const { of } of examples) {
     const { limiter } = of(5, '1h')
     const one = { ratelimit: credits, key: 'key', limiter }
-    const calls = [credits.limit('key', { limiter }), Ratelimit.limitAll([one])]
+    const calls = [credits.limit('key', { limiter }), limitAll([one])]
     for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
     await expect(credits.resetUsedTokens('key', { limiter })).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
   }

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
 import { watch } from '../../support/watch.ts'
@@ -62,7 +62,7 @@ test.each([
     const prefix = `lists ${setting}`
     const { db } = database
     const ratelimit = new Ratelimit({ db, limiter: fixedWindow, prefix, cleanupProbability: 0, ...options })
-    const list = (...keys: string[]) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+    const list = (...keys: string[]) => limitAll(keys.map((key) => ({ ratelimit, key })))
     const all = () => Promise.all([list('a', 'b'), list('c', 'd'), list('e', 'f'), list('g', 'h')])
     await list('a', 'b')
     await all()
@@ -102,7 +102,7 @@ test.each([{ durable: true }, { durable: true, synchronousCommit: true }] as con
     for (let times = 0; times < 2; times++) {
       await Promise.all(['one', 'other'].map((key) => ratelimit.limit(key)))
       await ratelimit.limit('one')
-      await Ratelimit.limitAll([{ ratelimit, key: 'one' }])
+      await limitAll([{ ratelimit, key: 'one' }])
       expect(await settings()).toEqual(before)
     }
   },

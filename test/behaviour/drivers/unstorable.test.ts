@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { emptyDatabase, hasServer, migrate, type TestDatabase, useDatabase } from '../../support/databases.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
@@ -48,7 +48,7 @@ test.runIf(hasServer())('lists of such keys fail alone, and the other lists are 
   )
   const keys = ['a', 'b', '日本語', 'c']
   for (const used of [1, 2]) {
-    const all = keys.map((key) => Ratelimit.limitAll(limits.map((ratelimit) => ({ ratelimit, key }))))
+    const all = keys.map((key) => limitAll(limits.map((ratelimit) => ({ ratelimit, key }))))
     const remaining = 1000 - used
     const charged = { status: 'fulfilled', value: { results: [{ remaining }, { remaining }] } }
     expect(await Promise.allSettled(all)).toMatchObject([

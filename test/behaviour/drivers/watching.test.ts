@@ -4,6 +4,7 @@ import {
   type DecisionMessage,
   type ErrorMessage,
   type LimitResult,
+  limitAll,
   Ratelimit,
   type StatementMessage,
   type WaitMessage,
@@ -55,7 +56,7 @@ test('each decision is published with its answer', async () => {
   })
   const reserved = await ratelimit.reserve('c', { rate: 2 })
   if (reserved.success) await reserved.release()
-  await Ratelimit.limitAll([
+  await limitAll([
     { ratelimit, key: 'd' },
     { ratelimit, key: 'e', rate: 2 },
   ])

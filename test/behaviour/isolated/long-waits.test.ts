@@ -41,21 +41,21 @@ function fullPool() {
   }
 }
 
-type Call = (ratelimit: Ratelimit, all: Package['Ratelimit'], tx?: Database) => Promise<unknown>
+type Call = (ratelimit: Ratelimit, all: Package['limitAll'], tx?: Database) => Promise<unknown>
 
 const calls: Readonly<Record<string, Call>> = {
   limit: (ratelimit, _, tx) => ratelimit.limit('key', { tx }),
   getRemaining: (ratelimit, _, tx) => ratelimit.getRemaining('key', { tx }),
   reserve: (ratelimit, _, tx) => ratelimit.reserve('key', { tx }),
   resetUsedTokens: (ratelimit, _, tx) => ratelimit.resetUsedTokens('key', { tx }),
-  limitAll: (ratelimit, all, tx) => all.limitAll([{ ratelimit, key: 'key' }], { tx }),
+  limitAll: (ratelimit, all, tx) => all([{ ratelimit, key: 'key' }], { tx }),
 }
 
 async function limiterOn(db: Database, coalesce = true) {
-  const { Ratelimit } = await newPackage()
+  const { limitAll, Ratelimit } = await newPackage()
   const limiter = Ratelimit.fixedWindow(5, '1m')
   return {
-    Ratelimit,
+    limitAll,
     // Without a timeout, the timers are those that warn.
     ratelimit: new Ratelimit({
       db,
@@ -75,8 +75,8 @@ const cases = Object.entries(calls).flatMap(([name, call]) =>
 
 test.each(cases)('$name warns after three seconds, coalesce: $coalesce', async ({ call, coalesce }) => {
   const { db, until } = fullPool()
-  const { Ratelimit, ratelimit } = await limiterOn(db, coalesce)
-  call(ratelimit, Ratelimit)
+  const { limitAll, ratelimit } = await limiterOn(db, coalesce)
+  call(ratelimit, limitAll)
   await until(1)
   vi.advanceTimersByTime(2_999)
   expect(warn).not.toHaveBeenCalled()
@@ -157,8 +157,8 @@ test.each(Object.entries(calls))(
   "%s waits in the caller's transaction without a warning",
   async (_, call) => {
     const { db, tx, until } = fullPool()
-    const { Ratelimit, ratelimit } = await limiterOn(db)
-    call(ratelimit, Ratelimit, tx)
+    const { limitAll, ratelimit } = await limiterOn(db)
+    call(ratelimit, limitAll, tx)
     await until(1)
     vi.advanceTimersByTime(10_000)
     expect(warn).not.toHaveBeenCalled()

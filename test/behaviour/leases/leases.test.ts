@@ -8,6 +8,7 @@ import {
   type DecisionMessage,
   type LeaseTerms,
   type Limiter,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   type RatelimitError,
@@ -528,7 +529,7 @@ describe('what stands in the row counts for', () => {
     const one = new Ratelimit({ ...common, db, lease: LEASE })
     let calls = CALLS
     for (const each of [ratelimit, one]) {
-      expect(await Ratelimit.limitAll([{ ratelimit: each, key: 'key' }])).toMatchObject({ success: true })
+      expect(await limitAll([{ ratelimit: each, key: 'key' }])).toMatchObject({ success: true })
       await database.db.transaction(async (tx) => {
         expect(await each.limit('key', { tx })).not.toHaveProperty('leased')
       })
@@ -543,7 +544,7 @@ describe('what stands in the row counts for', () => {
     test.each<[string, (one: Ratelimit) => Promise<{ readonly success: boolean }>]>([
       ['limit with once', (one) => one.limit('key', { rate: ALL, once: { id: 'job', for: '1h' } })],
       ['a reservation with a name', (one) => one.reserve('key', { rate: ALL, id: 'job', expires: '10m' })],
-      ['limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: ALL }])],
+      ['limitAll', (one) => limitAll([{ ratelimit: one, key: 'key', rate: ALL }])],
       ['reserveAll', (one) => Ratelimit.reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
       ['spend', (one) => Ratelimit.spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],
     ])('%s', async (_, call) => {
@@ -588,7 +589,7 @@ describe('what stands in the row counts for', () => {
       open()
       expect((await Promise.all([...calls, other])).every(({ success }) => success)).toBe(true)
       const rest = { ratelimit, key: 'key', rate: ALL - LEFT - 1 }
-      expect(await Ratelimit.limitAll([rest])).toMatchObject({ success: true })
+      expect(await limitAll([rest])).toMatchObject({ success: true })
       expect(await used()).toBe(1000)
     })
 

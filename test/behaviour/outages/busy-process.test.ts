@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { block, sent } from '../../support/busy.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
@@ -42,7 +42,7 @@ type Call = (ratelimit: Ratelimit) => Promise<unknown>
 
 const calls: Readonly<Record<string, Call>> = {
   limit: (ratelimit) => ratelimit.limit('key'),
-  limitAll: async (ratelimit) => (await Ratelimit.limitAll([{ ratelimit, key: 'key' }])).results[0],
+  limitAll: async (ratelimit) => (await limitAll([{ ratelimit, key: 'key' }])).results[0],
   blockUntilReady: (ratelimit) => ratelimit.blockUntilReady('key', 0),
 }
 

@@ -1,6 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from 'vitest'
-import { type Database, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { type Db, hasServer, open, useDatabase } from '../../support/databases.ts'
 import { FaultyProxy } from '../../support/proxy.ts'
 import { watch } from '../../support/watch.ts'
@@ -42,10 +42,10 @@ describe.runIf(hasServer())('alone, on a server', () => {
   test('its backend ends while it waits for a row: the process goes on', async () => {
     const { db, end } = open(database.url, 1)
     const all = requests(db, 'dies')
-    await Ratelimit.limitAll(all)
+    await limitAll(all)
     const holder = await database.client()
     await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'dies' for update`)
-    const waiting = Ratelimit.limitAll(all).catch((error: unknown) => error)
+    const waiting = limitAll(all).catch((error: unknown) => error)
     const waiters = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
     let waiter: unknown
     while (waiter === undefined) waiter = (await database.rows(waiters))[0]?.['pid']
@@ -54,7 +54,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
     await holder.query('rollback')
     expect(await charged('dies')).toEqual([1, 1])
     // postgres.js fails the next statement on a new connection because the old one has ended.
-    const again = await Ratelimit.limitAll(all).catch(() => Ratelimit.limitAll(all))
+    const again = await limitAll(all).catch(() => limitAll(all))
     expect(again).toMatchObject({ success: true })
     await end()
   })
@@ -66,13 +66,13 @@ describe.runIf(hasServer())('alone, on a server', () => {
     // postgres.js first sends a new statement without its parameters, so that it cannot charge.
     const code = inject('driver') === 'postgres-js' ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN'
     for (let i = 0; i < 4; i++) {
-      await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code })
+      await expect(limitAll(all)).rejects.toMatchObject({ code })
     }
     proxy.fault = () => 'pass'
     expect(await charged('broken')).toEqual([])
     // The first answer ends the outage; then several go at once again.
-    await Ratelimit.limitAll(all)
-    await Promise.all([all, all].map((again) => Ratelimit.limitAll(again)))
+    await limitAll(all)
+    await Promise.all([all, all].map((again) => limitAll(again)))
     expect(await charged('broken')).toEqual([3, 3])
     await end()
   })
@@ -85,7 +85,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
       const single = { db: drizzle({ client }), limiter, prefix: 'beside', cleanupProbability: 0 }
       const beside = new Ratelimit(single)
       const [answers] = await Promise.all([
-        Promise.all(Array.from({ length: 30 }, () => Ratelimit.limitAll(all))),
+        Promise.all(Array.from({ length: 30 }, () => limitAll(all))),
         Promise.all(Array.from({ length: 30 }, (_, i) => beside.limit(`key ${i}`))),
       ])
       expect(answers.filter(({ success }) => success)).toHaveLength(5)
@@ -96,7 +96,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
   test('many at once get exactly the limit, each all or nothing', async () => {
     const { db, end } = open(database.url, 4)
     const all = requests(db, 'together')
-    const answers = await Promise.all(Array.from({ length: 20 }, () => Ratelimit.limitAll(all)))
+    const answers = await Promise.all(Array.from({ length: 20 }, () => limitAll(all)))
     expect(answers.filter(({ success }) => success)).toHaveLength(5)
     expect(await charged('together')).toEqual([5, 5])
     await end()
@@ -134,8 +134,8 @@ describe('the settings of its statements', () => {
       const config: RatelimitConfig = { ...configs[kind], db, limiter, prefix: `${prefix} ${kind}` }
       return { ratelimit: new Ratelimit({ ...config, cleanupProbability: 0 }), key: 'key' }
     })
-    if (joined) await db.transaction((tx) => Ratelimit.limitAll(all, { tx }))
-    else expect(await Ratelimit.limitAll(all)).toMatchObject({ success: true })
+    if (joined) await db.transaction((tx) => limitAll(all, { tx }))
+    else expect(await limitAll(all)).toMatchObject({ success: true })
     return (await rows('select distinct isolation, commits from settings')).map((row) => ({ ...row }))
   }
   const configs = {
@@ -180,7 +180,7 @@ test("if others remove its rows again and again, onError 'allow' does not let it
     return database.rows(`delete from rate_limit_ephemeral where prefix = '${prefix}'`)
   })
   const common = { db, limiter: filling, prefix, cleanupProbability: 0 } as const
-  const call = (ratelimit: Ratelimit) => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key })))
+  const call = (ratelimit: Ratelimit) => limitAll(['a', 'b'].map((key) => ({ ratelimit, key })))
   await expect(call(new Ratelimit(common))).rejects.toMatchObject({ code: 'CONTENTION', contended: true })
   expect(await call(new Ratelimit({ ...common, onError: 'allow' }))).toMatchObject({ success: false })
 })

@@ -5,7 +5,7 @@ import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { type Db, emptyDatabase, hasServer, migrate, open, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -18,7 +18,7 @@ function limitOn(db: Database, prefix: string): Ratelimit {
 
 /** How a check and a limitAll fail. */
 async function codesOf(ratelimit: Ratelimit): Promise<unknown[]> {
-  const calls = [ratelimit.limit('key'), Ratelimit.limitAll([{ ratelimit, key: 'key' }])]
+  const calls = [ratelimit.limit('key'), limitAll([{ ratelimit, key: 'key' }])]
   return (await Promise.allSettled(calls)).map((answer) =>
     answer.status === 'rejected' ? answer.reason.code : 'answered',
   )

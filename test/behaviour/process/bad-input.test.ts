@@ -7,6 +7,7 @@ import {
   closePeriods,
   type Duration,
   denied,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   type RatelimitError,
@@ -109,7 +110,7 @@ test.each(['no', 1, null])('a force of %s', async (value) => {
   const calls = [
     () => ratelimit.limit('key', { force }),
     () => ratelimit.limit('key', { rate: -1, force }),
-    () => Ratelimit.limitAll([{ ratelimit, key: 'key', force }]),
+    () => limitAll([{ ratelimit, key: 'key', force }]),
   ]
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
@@ -121,7 +122,7 @@ test.each([false, 0, '', Number.NaN])('a tx of %s is not taken for none', async 
     () => ratelimit.getRemaining('key', { tx }),
     () => ratelimit.reserve('key', { tx }),
     () => ratelimit.resetUsedTokens('key', { tx }),
-    () => Ratelimit.limitAll([{ ratelimit, key: 'key' }], { tx }),
+    () => limitAll([{ ratelimit, key: 'key' }], { tx }),
     () => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1, tx }),
   ]
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
@@ -132,7 +133,7 @@ test.each([5, 'x', null])('options that are %s are not ignored', async (value) =
   const calls = [
     () => ratelimit.limit('key', options),
     () => ratelimit.getRemaining('key', options),
-    () => Ratelimit.limitAll([{ ratelimit, key: 'key' }], options),
+    () => limitAll([{ ratelimit, key: 'key' }], options),
   ]
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
@@ -178,7 +179,7 @@ test('lists with holes are refused', async () => {
   const hole = new Array(1)
   expect((await errorWithoutSql(() => ratelimit.getRemainingAll(hole))).code).toBe('INVALID_KEY')
   const calls = [
-    () => Ratelimit.limitAll(hole),
+    () => limitAll(hole),
     () => Ratelimit.reserveAll(hole),
     () => Ratelimit.spend(hole, { rate: 1 }),
   ]
@@ -188,7 +189,7 @@ test('lists with holes are refused', async () => {
 test('limiters of two copies of this package are refused together', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [
-    () => Ratelimit.limitAll(requests),
+    () => limitAll(requests),
     () => Ratelimit.reserveAll(requests),
     () => Ratelimit.spend(requests, { rate: 1 }),
   ]

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
@@ -43,7 +43,7 @@ type Call = (ratelimit: Ratelimit) => Promise<unknown>
 const calls: Readonly<Record<string, Call>> = {
   limit: (ratelimit) => ratelimit.limit('key'),
   getRemaining: (ratelimit) => ratelimit.getRemaining('key'),
-  limitAll: (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: 'key' }]),
+  limitAll: (ratelimit) => limitAll([{ ratelimit, key: 'key' }]),
   resetUsedTokens: (ratelimit) => ratelimit.resetUsedTokens('key'),
   cleanup: (ratelimit) => ratelimit.cleanup(),
   'blockUntilReady for long': (ratelimit) => ratelimit.blockUntilReady('key', '1h'),

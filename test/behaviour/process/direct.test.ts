@@ -1,7 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../../src/index.ts'
+import {
+  limitAll,
+  Ratelimit,
+  type RatelimitConfig,
+  RatelimitError,
+  rateLimitTables,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
@@ -344,7 +350,7 @@ describe.each([true, false])('waitUntil, coalesce: %s', (coalesce) => {
       },
     })
     expect(await outside.limit('key')).toMatchObject({ success: true })
-    expect(await Ratelimit.limitAll([{ ratelimit: outside, key: 'key' }])).toMatchObject({ success: true })
+    expect(await limitAll([{ ratelimit: outside, key: 'key' }])).toMatchObject({ success: true })
     const { ratelimit: failing } = direct(
       { ...config, waitUntil: (work: Promise<unknown>) => void swept.push(work) },
       (text) => text.includes('delete from') && Promise.reject(new Error('no')),

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { Ratelimit, usage } from '../../../src/index.ts'
+import { limitAll, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 
@@ -28,7 +28,7 @@ test.each([
   const key = 'alice@example.com'
   const stored = hash.update(key).digest('hex')
   await ratelimit.limit(key, { rate: 2 })
-  await Ratelimit.limitAll([{ ratelimit, key, rate: 3 }])
+  await limitAll([{ ratelimit, key, rate: 3 }])
   const reserved = await ratelimit.reserve(key, { rate: 4 })
   if (reserved.success) await reserved.commit(1)
   await database.db.transaction((tx) => ratelimit.limit(key, { tx }))

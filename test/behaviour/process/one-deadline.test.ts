@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
@@ -56,7 +56,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
     await quick.grant('key', 10, { id: 'first' })
     const limit = new Ratelimit({ db, limiter: WINDOW, prefix: `${same} too` })
     return () =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: slow, key: 'key' },
         { ratelimit: limit, key: 'key' },
       ])

@@ -4,6 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Database,
   type Limiter,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   rateLimitTables,
@@ -77,7 +78,7 @@ test.each<[string, (...limiters: readonly Ratelimit[]) => Promise<unknown>]>([
   [
     'limitAll',
     async (...all) => {
-      for (const ratelimit of all) await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+      for (const ratelimit of all) await limitAll([{ ratelimit, key: 'key' }])
     },
   ],
 ])('warns of calls of %s', async (_, call) => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -180,7 +180,7 @@ describe('timeout', () => {
 describe('limitAll and resets', () => {
   test('limitAll ends by the timeout, and may have been charged once it was sent', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
-    const all = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
+    const all = limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
     await turns()
     vi.advanceTimersByTime(100)
     expect(await all).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
@@ -194,7 +194,7 @@ describe('limitAll and resets', () => {
     const { db, ratelimit, open } = stalling({ timeout: '1m' })
     const hasty = new Ratelimit({ db, limiter, prefix: `hasty ${++prefix}`, timeout: 100 })
     const requests = [ratelimit, hasty].map((one) => ({ ratelimit: one, key: 'key' }))
-    const all = Ratelimit.limitAll(requests).catch((error: unknown) => error)
+    const all = limitAll(requests).catch((error: unknown) => error)
     await turns()
     vi.advanceTimersByTime(100)
     await turns()
@@ -247,7 +247,7 @@ describe('limitAll and resets', () => {
     // The row of a bucket that starts with less is inserted before it is charged.
     const filling = Ratelimit.tokenBucket(1, '1m', 5, { initialTokens: 3 })
     const ratelimit = new Ratelimit({ db, limiter: filling, prefix: `lost ${++prefix}`, timeout: 100 })
-    const ends = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
+    const ends = limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
     while (!open) {
       await turns(1)
       // It waits a moment before it begins again.
@@ -262,7 +262,7 @@ describe('limitAll and resets', () => {
   /** Calls of one limit for each of the keys, which share a statement. */
   function allOf(ratelimit: Ratelimit, keys: number, rate = 1): Promise<unknown>[] {
     return Array.from({ length: keys }, (_, i) =>
-      Ratelimit.limitAll([{ ratelimit, key: `key ${i}`, rate }]).catch((error: unknown) => error),
+      limitAll([{ ratelimit, key: `key ${i}`, rate }]).catch((error: unknown) => error),
     )
   }
 
@@ -293,7 +293,7 @@ describe('limitAll and resets', () => {
     vi.advanceTimersByTime(100)
     for (const error of await Promise.all(ends)) expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
     // After five failures only one of them would be sent.
-    const next = ['key 0', 'key 1'].map((key) => Ratelimit.limitAll([{ ratelimit, key }]))
+    const next = ['key 0', 'key 1'].map((key) => limitAll([{ ratelimit, key }]))
     open()
     for (const answer of await Promise.all(next)) expect(answer).toMatchObject({ success: true })
   })
@@ -310,7 +310,7 @@ describe('limitAll and resets', () => {
     const { ratelimit } = stalling()
     for (const call of [
       (key: string) => ratelimit.resetUsedTokens(key),
-      (key: string) => Ratelimit.limitAll([{ ratelimit, key }]),
+      (key: string) => limitAll([{ ratelimit, key }]),
       (key: string) => ratelimit.getRemaining(key),
     ]) {
       const refused: unknown[] = []
@@ -324,7 +324,7 @@ describe('limitAll and resets', () => {
   test('a call that has ended leaves no timer', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     open()
-    expect(await Ratelimit.limitAll([{ ratelimit, key: 'key' }])).toMatchObject({ success: true })
+    expect(await limitAll([{ ratelimit, key: 'key' }])).toMatchObject({ success: true })
     await ratelimit.getRemainingAll(['key'])
     await ratelimit.resetUsedTokens('key')
     expect(ownTimers()).toEqual([])
@@ -347,7 +347,7 @@ describe('limitAll and resets', () => {
     const on = (onError: 'throw' | 'allow' | 'deny') =>
       new Ratelimit({ db, limiter, prefix: onError, onError } as RatelimitConfig)
     const all = (...policies: ('throw' | 'allow' | 'deny')[]) =>
-      Ratelimit.limitAll(policies.map((onError) => ({ ratelimit: on(onError), key: 'key' })))
+      limitAll(policies.map((onError) => ({ ratelimit: on(onError), key: 'key' })))
     expect(await all('allow', 'allow')).toMatchObject({ success: true, retryAfter: 0 })
     expect(await all('allow', 'deny')).toMatchObject({
       success: false,
@@ -369,9 +369,9 @@ describe('limitAll and resets', () => {
     })
     const allows = on('allows', { onError: 'allow', onDegraded })
     const throws = on('throws', {})
-    await expect(Ratelimit.limitAll([allows, throws])).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await expect(limitAll([allows, throws])).rejects.toMatchObject({ code: 'UNREACHABLE' })
     await database.db.transaction(async (tx) => {
-      const inside = Ratelimit.limitAll([allows], { tx: watch(tx, away).db })
+      const inside = limitAll([allows], { tx: watch(tx, away).db })
       await expect(inside).rejects.toMatchObject({ code: 'UNREACHABLE' })
     })
     expect(onDegraded).not.toHaveBeenCalled()
@@ -600,7 +600,7 @@ describe('onError', () => {
     const { ratelimit } = stalling({ onError: 'allow' })
     const calls = Array.from({ length: 1_002 }, () => ratelimit.limit('key'))
     expect(await Promise.race(calls)).toMatchObject({ success: false, degraded: true })
-    const all = Array.from({ length: 1_002 }, () => Ratelimit.limitAll([{ ratelimit, key: 'other' }]))
+    const all = Array.from({ length: 1_002 }, () => limitAll([{ ratelimit, key: 'other' }]))
     expect(await Promise.race(all)).toMatchObject({ success: false, results: [{ degraded: true }] })
   })
 
@@ -647,7 +647,7 @@ describe('onError', () => {
     }
     const { ratelimit } = failing(away, { onError: 'allow', onDegraded })
     expect(await ratelimit.limit('key')).toMatchObject({ success: true, degraded: true })
-    const all = await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+    const all = await limitAll([{ ratelimit, key: 'key' }])
     expect(all).toMatchObject({ success: true, results: [{ degraded: true }] })
     await turns()
     process.off('unhandledRejection', listen)
@@ -670,7 +670,7 @@ describe('onError', () => {
       } as RatelimitConfig)
     const [first, second] = [on({ onDegraded }), on({ onDegraded })]
     const requests = [first, first, second, on({}), on({ onDegraded: other })]
-    await Ratelimit.limitAll(requests.map((ratelimit, i) => ({ ratelimit, key: `key ${i}` })))
+    await limitAll(requests.map((ratelimit, i) => ({ ratelimit, key: `key ${i}` })))
     expect(onDegraded).toHaveBeenCalledTimes(1)
     expect(other).toHaveBeenCalledTimes(1)
   })
@@ -798,7 +798,7 @@ describe('a database that fails for a while', () => {
     })
     const config = { db, limiter, prefix: `all ${++prefix}`, cleanupProbability: 0 }
     const ratelimit = new Ratelimit({ ...config, onError: 'allow' } as RatelimitConfig)
-    const all = () => Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+    const all = () => limitAll([{ ratelimit, key: 'key' }])
     for (let i = 0; i < 4; i++) expect(await all()).toMatchObject({ success: true })
     await expect(ratelimit.resetUsedTokens('key')).rejects.toThrow('away')
     expect(statements).toHaveLength(5)
@@ -860,7 +860,7 @@ describe('a database that fails for a while', () => {
     }
 
     const ways: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
-      limitAll: (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: 'key' }]),
+      limitAll: (ratelimit) => limitAll([{ ratelimit, key: 'key' }]),
       reserveAll: (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: 'key' }]),
       spend: (ratelimit) => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1 }),
       getRemainingAll: (ratelimit) => ratelimit.getRemainingAll(['key', 'other']),
@@ -883,7 +883,7 @@ describe('a database that fails for a while', () => {
       const common = { db: watch(database.db, silence).db, limiter, prefix: `silent ${++prefix}` }
       const onDegraded = vi.fn()
       const ratelimit = new Ratelimit({ ...common, timeout: 100, onError: 'allow', onDegraded })
-      const all = () => Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+      const all = () => limitAll([{ ratelimit, key: 'key' }])
       await callFor(5, all)
       const [both] = await callFor(1, () => Promise.all([all(), all()]))
       const degraded = { success: true, results: [{ degraded: true }] }
@@ -900,7 +900,7 @@ describe('a database that fails for a while', () => {
       const ratelimit = new Ratelimit({ db, limiter, prefix: `held ${++prefix}`, timeout: 100 })
       await callFor(5, () => ratelimit.resetUsedTokens('key'))
       // Only a statement that waits shows whether there is a row to give back to.
-      await callFor(5, () => Ratelimit.limitAll([{ ratelimit, key: 'key', rate: -1 }]))
+      await callFor(5, () => limitAll([{ ratelimit, key: 'key', rate: -1 }]))
       stalls = false
       const answers = Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
       expect(await answers).toMatchObject([{ success: true }, { success: true }])
@@ -911,7 +911,7 @@ describe('a database that fails for a while', () => {
       let isLate = true
       const { db } = watch(database.db, () => isLate && new Promise<void>((resolve) => gates.push(resolve)))
       const ratelimit = new Ratelimit({ db, limiter, prefix: `late ${++prefix}`, timeout: 100 })
-      await callFor(5, () => Ratelimit.limitAll([{ ratelimit, key: 'key' }]))
+      await callFor(5, () => limitAll([{ ratelimit, key: 'key' }]))
       isLate = false
       for (const open of gates) open()
       await turns(20)

@@ -1,6 +1,14 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
-import { checkTables, closePeriods, type Database, denied, Ratelimit, usage } from '../../../src/index.ts'
+import {
+  checkTables,
+  closePeriods,
+  type Database,
+  denied,
+  limitAll,
+  Ratelimit,
+  usage,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Answers that have more rows than keys, as a sharded database gives them that sends a statement to each shard.
@@ -50,8 +58,8 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
     ['reserve', (on) => on.reserve('key', { rate: 1 })],
     ['getRemaining', (on) => on.getRemaining('key')],
     ['getRemainingAll', (on) => on.getRemainingAll(['key', 'other'])],
-    ['limitAll', (on) => Ratelimit.limitAll([{ ratelimit: on, key: 'key' }])],
-    ['limitAll of a new key', (on) => Ratelimit.limitAll([{ ratelimit: on, key: 'new' }])],
+    ['limitAll', (on) => limitAll([{ ratelimit: on, key: 'key' }])],
+    ['limitAll of a new key', (on) => limitAll([{ ratelimit: on, key: 'new' }])],
     ['spend', (on) => Ratelimit.spend([{ ratelimit: on, key: 'key' }], { rate: 1 })],
     ['usage', (_, db, prefix) => usage(db, { prefix, limiter })],
     ['usage by plan', (_, db, prefix) => usage(db, { prefix, limiterOf: () => limiter })],

@@ -8,6 +8,7 @@ import {
   checkTables,
   closePeriods,
   denied,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   RatelimitError,
@@ -79,7 +80,7 @@ describe('a value that the types forbid is refused', () => {
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
   const reservedAll = () => all.reserveAll([request()])
-  const all: Untyped = Ratelimit
+  const all: Untyped = Object.create(Ratelimit, { limitAll: { value: limitAll } })
   const month: Untyped = calendarWindow
   const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
 

@@ -2,7 +2,15 @@ import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, rateLimitEphemeral, remainingOf, resetOf, usage, usedOf } from '../../../src/index.ts'
+import {
+  limitAll,
+  Ratelimit,
+  rateLimitEphemeral,
+  remainingOf,
+  resetOf,
+  usage,
+  usedOf,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
@@ -103,14 +111,14 @@ test('a rollback undoes a grant', async () => {
 
 test('limitAll takes from it, or leaves no row', async () => {
   const { quota, rows } = quotaOn(database, Ratelimit.balance())
-  expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({
+  expect(await limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({
     success: false,
     retryAfter: Infinity,
   })
   expect(await rows()).toEqual([])
   await quota.grant('key', 3)
   const both = [{ ratelimit: quota, key: 'key', rate: 2 }]
-  expect(await Ratelimit.limitAll(both)).toMatchObject({ success: true, results: [{ remaining: 1 }] })
+  expect(await limitAll(both)).toMatchObject({ success: true, results: [{ remaining: 1 }] })
 })
 
 test('no denial is remembered: another process may grant', async () => {
@@ -222,7 +230,7 @@ describe('a limiter of another algorithm', () => {
       () => quota.blockUntilReady('key', 0, { limiter }),
       () => quota.resetUsedTokens('key', { limiter }),
       () => quota.grant('key', 5, { limiter }),
-      () => Ratelimit.limitAll([one]),
+      () => limitAll([one]),
       () => Ratelimit.reserveAll([one]),
       () => Ratelimit.spend([one], { rate: 1 }),
     ]) {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
-import { type CreditsConfig, type Entry, Ratelimit } from '../../../src/index.ts'
+import { type CreditsConfig, type Entry, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -145,7 +145,7 @@ test('if onEntries throws, nothing is charged, alone, in a list and in a transac
   await expect(failing.limit('org')).rejects.toMatchObject(failed)
   await expect(failing.reserve('org', NAMED)).rejects.toMatchObject(failed)
   await expect(failing.grant('org', 1, { id: 'other' })).rejects.toMatchObject(failed)
-  await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject(failed)
+  await expect(limitAll(requests)).rejects.toMatchObject(failed)
   await database.db.transaction(async (tx) => {
     await expect(failing.limit('org', { tx })).rejects.toMatchObject(failed)
     await credits.limit('org', { tx, rate: 2 })
@@ -214,8 +214,7 @@ test('the entries add up to what each grant has used, and to what is owed', asyn
           await credits.grant('org', call.amount, { id: `${i % 7}`, expires: `${1 + (i % 3)}d` })
         else if (call.does === 'limit') await credits.limit('org', { rate: call.rate })
         else if (call.does === 'force') await credits.limit('org', { rate: Math.abs(call.rate), force: true })
-        else if (call.does === 'all')
-          await Ratelimit.limitAll([requests[0], { ...requests[1], rate: call.rate }])
+        else if (call.does === 'all') await limitAll([requests[0], { ...requests[1], rate: call.rate }])
         else if ('cost' in call && call.does === 'spend') {
           const spent = await Ratelimit.spend(requests, { rate: call.rate, ...named })
           if (spent.success) await Ratelimit.settleSpent(requests, named.id, call.cost)

@@ -1,6 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -59,7 +59,7 @@ test('a call reads those that pay, whatever it is, and answers by all', async ()
     force: () => credits.limit('key', { rate: 15, force: true }),
     estimate: () => credits.reserve('key', { rate: 15 }),
     name: () => credits.reserve('key', { rate: 15, id: 'job', expires: '1d' }),
-    limitAll: async () => (await Ratelimit.limitAll(all)).results[0],
+    limitAll: async () => (await limitAll(all)).results[0],
     spend: async () =>
       (
         await Ratelimit.spend(
@@ -104,7 +104,7 @@ test('a denial by others says how long the grants will last that were not read',
   const { credits, windows, clock } = await manyGrants()
   await windows.limit('key')
   const both = (rate: number) =>
-    Ratelimit.limitAll([
+    limitAll([
       { ratelimit: windows, key: 'key' },
       { ratelimit: credits, key: 'key', rate },
     ])

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import { denied, type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { denied, type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -74,7 +74,7 @@ describe('onError', () => {
     const answer = await credits.limit('key', { rate: 3, atLeast: 1 })
     expect(answer).toMatchObject({ success: true, degraded: true, granted: 3 })
     const list = [{ ratelimit: credits, key: 'key', rate: 3 }]
-    expect(await Ratelimit.limitAll(list)).toMatchObject({ success: true, results: [{ degraded: true }] })
+    expect(await limitAll(list)).toMatchObject({ success: true, results: [{ degraded: true }] })
     expect(await credits.limit('key', { rate: 3 })).toMatchObject({ success: true, degraded: true })
   })
 
@@ -116,7 +116,7 @@ describe('denials', () => {
       await Promise.all([credits.limit(key), credits.limit(key, { rate: 2 })])
       await credits.limit(key, { atLeast: 1 })
       await credits.reserve(key, { rate: 3 })
-      await Ratelimit.limitAll([{ ratelimit: credits, key }])
+      await limitAll([{ ratelimit: credits, key }])
       await database.db.transaction((tx) => credits.limit(key, { tx }))
     }
     await credits.close()
@@ -167,7 +167,7 @@ describe('dryRun', () => {
     [
       'in a list',
       async (credits: Credits, rate: number) =>
-        (await Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate }])).results[0] as LimitResult,
+        (await limitAll([{ ratelimit: credits, key: 'key', rate }])).results[0] as LimitResult,
     ],
   ] as const
 
@@ -211,7 +211,7 @@ describe('dryRun', () => {
       ...{ clock: dry.clock.now, cleanupProbability: 0 },
     })
     const limit = (rate: number) =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit: api, key: 'key' },
         { ratelimit: dry.credits, key: 'key', rate },
       ])

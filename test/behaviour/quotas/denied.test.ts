@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type DeniedOptions, denied, Ratelimit, usage } from '../../../src/index.ts'
+import { type DeniedOptions, denied, limitAll, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -113,7 +113,7 @@ describe('every call that denies is counted', () => {
       { ratelimit: tight.quota, key: 'a' },
       { ratelimit: wide.quota, key: 'a' },
     ]
-    await Ratelimit.limitAll(requests)
+    await limitAll(requests)
     await Ratelimit.reserveAll(requests)
     expect(await tight.find()).toEqual({ a: 2 })
     expect(await wide.find()).toEqual({})

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
@@ -108,7 +108,7 @@ describe('limitAll', () => {
     const { quota, rows } = quotaOn(database, TEN['fixed window'], DRY)
     await quota.limit('key', { rate: 8 })
     const before = await rows()
-    const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 3 }])
+    const { results } = await limitAll([{ ratelimit: quota, key: 'key', rate: 3 }])
     expect(results).toMatchObject([{ success: true, wouldDeny: { remaining: 2 } }])
     expect(await rows()).toEqual(before)
   })
@@ -118,7 +118,7 @@ describe('limitAll', () => {
     const other = quotaOn(database, TEN['sliding window'])
     for (const { quota } of [dry, plain]) await quota.limit('key', { rate: 10 })
     const denied = await plain.quota.limit('key', { rate: 2 })
-    const answer = await Ratelimit.limitAll([
+    const answer = await limitAll([
       { ratelimit: dry.quota, key: 'key', rate: 2 },
       { ratelimit: other.quota, key: 'key', rate: 3 },
       { ratelimit: dry.quota, key: 'other', rate: 4 },
@@ -141,7 +141,7 @@ describe('limitAll', () => {
       { ratelimit: dry.quota, key: 'full' },
       { ratelimit: plain.quota, key: 'key', rate: 11 },
     ]
-    const answer = await Ratelimit.limitAll(requests)
+    const answer = await limitAll(requests)
     expect(answer).toMatchObject({ success: false, denied: [requests[2]] })
     expect(answer.results[1]).toMatchObject({ success: true, wouldDeny: { success: false } })
     expect(answer.results[0]).toMatchObject({ success: true, remaining: 10 })
@@ -153,7 +153,7 @@ describe('limitAll', () => {
     const dry = quotaOn(database, TEN['fixed window'], DRY)
     await dry.quota.limit('full', { rate: 10 })
     const answer = await database.db.transaction((tx) =>
-      Ratelimit.limitAll([{ ratelimit: dry.quota, key: 'full' }], { tx }),
+      limitAll([{ ratelimit: dry.quota, key: 'full' }], { tx }),
     )
     expect(answer).toMatchObject({
       success: true,
@@ -164,14 +164,14 @@ describe('limitAll', () => {
   test('requests for one row are added up: all would be denied', async () => {
     const dry = quotaOn(database, TEN['fixed window'], DRY)
     const request = { ratelimit: dry.quota, key: 'key', rate: 6 }
-    const { results } = await Ratelimit.limitAll([request, request])
+    const { results } = await limitAll([request, request])
     for (const result of results) expect(result).toMatchObject({ success: true, wouldDeny: {} })
     expect(await dry.quota.getRemaining('key')).toMatchObject({ used: 0 })
   })
 
   test('calls that it would deny leave no row', async () => {
     const dry = quotaOn(database, TEN['fixed window'], DRY)
-    await Ratelimit.limitAll([
+    await limitAll([
       { ratelimit: dry.quota, key: 'never', rate: 11 },
       { ratelimit: dry.quota, key: 'key' },
     ])
@@ -182,11 +182,11 @@ describe('limitAll', () => {
     const limiter = Ratelimit.tokenBucket(1, '1h', 5, { initialTokens: 0 })
     const { clock, quota } = quotaOn(database, limiter, DRY)
     const requests = [{ ratelimit: quota, key: 'key' }]
-    expect((await Ratelimit.limitAll(requests)).results[0]).toMatchObject({
+    expect((await limitAll(requests)).results[0]).toMatchObject({
       wouldDeny: { retryAfter: HOUR_MS },
     })
     clock.advance(HOUR_MS)
-    expect((await Ratelimit.limitAll(requests)).results[0]).not.toHaveProperty('wouldDeny')
+    expect((await limitAll(requests)).results[0]).not.toHaveProperty('wouldDeny')
   })
 })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -89,11 +89,11 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
   test('limitAll reports it in the first answer for the row', async () => {
     const { quota, ended } = await afterOnePeriod(3)
     const request = { ratelimit: quota, key: 'key' }
-    expect((await Ratelimit.limitAll([request, { ...request, rate: 10 }])).results.map(endedIn)).toEqual([
+    expect((await limitAll([request, { ...request, rate: 10 }])).results.map(endedIn)).toEqual([
       undefined,
       undefined,
     ])
-    const { results } = await Ratelimit.limitAll([request, { ratelimit: quota, key: 'new' }, request])
+    const { results } = await limitAll([request, { ratelimit: quota, key: 'new' }, request])
     expect(results.map(endedIn)).toEqual([ended, undefined, undefined])
   })
 

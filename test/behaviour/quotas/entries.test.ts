@@ -4,6 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Entry,
   type Limiter,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   type TransactionOf,
@@ -143,7 +144,7 @@ test('a list hands out its entries together, to the callback of each limiter', a
   const spent = await Ratelimit.spend(sources.slice(0, 2), { rate: 25 })
   await spent.release()
   await Ratelimit.spend(sources, { rate: 1000 })
-  const all = await Ratelimit.limitAll([
+  const all = await limitAll([
     { ratelimit: first.quota, key: 'org', rate: -4 },
     { ratelimit: first.quota, key: 'org', rate: 3 },
     { ratelimit: first.quota, key: 'new' },
@@ -196,7 +197,7 @@ test.each(kinds)('$name: after any calls, the entries add up to what is used', a
         else if (way === 'together')
           await Promise.all([1, 1, size, size].map((each) => quota.limit('key', { rate: each })))
         else if (way === 'list') {
-          await Ratelimit.limitAll([
+          await limitAll([
             { ratelimit: quota, key: 'key', rate },
             { ratelimit: quota, key: 'key', rate: actual },
           ])
@@ -236,7 +237,7 @@ test('if it throws, nothing is charged, and the call rejects with its error as t
   const once = { id: 'event', for: '1d' } as const
   await expect(failing.quota.limit('key', { once })).rejects.toMatchObject(error)
   const both = [quota, failing.quota].map((ratelimit, i) => ({ ratelimit, key: `key ${i}` }))
-  await expect(Ratelimit.limitAll(both)).rejects.toMatchObject(error)
+  await expect(limitAll(both)).rejects.toMatchObject(error)
   expect(await failing.quota.limit('key', { rate: 20 })).toMatchObject({ success: false })
   expect((await rows()).map(({ stored }) => stored)).toEqual(before)
   expect(await quota.limit('key', { once })).not.toHaveProperty('repeated')

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type LimitRequest, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type LimitRequest, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
@@ -15,7 +15,7 @@ async function ten(limiter = window, options: Partial<RatelimitConfig> = {}) {
   const used = async () => (await under.quota.getRemaining('key')).used
   /** Rates of one row in their order; those of text are forced. */
   const all = (...rates: (number | `${number}`)[]) =>
-    Ratelimit.limitAll(
+    limitAll(
       rates.map(
         (rate): LimitRequest => ({
           ...{ ratelimit: under.quota, key: 'key' },
@@ -31,7 +31,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     const [one, other] = [await ten(limiter), await ten()]
     await one.quota.limit('key', { rate: 8 })
     const forced = { ratelimit: one.quota, key: 'key', rate: 5, force: true }
-    const { success, denied, retryAfter, results } = await Ratelimit.limitAll([
+    const { success, denied, retryAfter, results } = await limitAll([
       forced,
       { ratelimit: other.quota, key: 'key', rate: 4 },
     ])
@@ -47,9 +47,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     const [alone, together] = [quotaOn(database, limiter), quotaOn(database, limiter)]
     for (const rate of [4, 9, 1]) {
       const answer = await alone.quota.limit('key', { rate, force: true })
-      const { results } = await Ratelimit.limitAll([
-        { ratelimit: together.quota, key: 'key', rate, force: true },
-      ])
+      const { results } = await limitAll([{ ratelimit: together.quota, key: 'key', rate, force: true }])
       expect(results).toEqual([answer])
     }
     expect(await together.quota.getRemaining('key')).toEqual(await alone.quota.getRemaining('key'))
@@ -60,7 +58,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     await one.quota.limit('key', { rate: 8 })
     const before = await one.rows()
     const denying = { ratelimit: other.quota, key: 'key', rate: 11 }
-    const { success, denied, results } = await Ratelimit.limitAll([
+    const { success, denied, results } = await limitAll([
       { ratelimit: one.quota, key: 'key', rate: 5, force: true },
       { ratelimit: one.quota, key: 'new', rate: 25, force: true },
       denying,
@@ -249,13 +247,13 @@ test('the first answer of a row has the thresholds and the ended period', async 
 test('a call without a limit may be forced too', async () => {
   const { quota } = quotaOn(database, Ratelimit.unlimited())
   const request = { ratelimit: quota, key: 'key', rate: 5, force: true }
-  expect(await Ratelimit.limitAll([request])).toMatchObject({ success: true })
+  expect(await limitAll([request])).toMatchObject({ success: true })
 })
 
 test('a rollback undoes it', async () => {
   const { quota, used } = await ten()
   const undone = database.db.transaction(async (tx) => {
-    await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 25, force: true }], { tx })
+    await limitAll([{ ratelimit: quota, key: 'key', rate: 25, force: true }], { tx })
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)
@@ -283,9 +281,9 @@ test.each([
       { ratelimit: one.quota, key: 'key', rate, force: true },
     ]
     const code = 'COUNT_OVERFLOW'
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code })
     await database.db.transaction(async (tx) => {
-      await expect(Ratelimit.limitAll(requests, { tx })).rejects.toMatchObject({ code })
+      await expect(limitAll(requests, { tx })).rejects.toMatchObject({ code })
     })
     expect(await one.used()).toBe(used)
     expect(await other.rows()).toEqual([])
@@ -300,7 +298,7 @@ test('with forced calls, lists and single checks at once, calls without force st
   const works = Array.from({ length: 30 }, async (_, place) => {
     if (place % 3 === 2) {
       if ((await other.quota.limit('key')).success) taken++
-    } else if ((await Ratelimit.limitAll(place % 3 === 0 ? [force, plain] : [plain, force])).success) {
+    } else if ((await limitAll(place % 3 === 0 ? [force, plain] : [plain, force])).success) {
       forced++
       taken++
     }

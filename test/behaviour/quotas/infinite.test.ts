@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, usage } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn } from './ten.ts'
 
@@ -43,7 +43,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     const huge = { rate: Number.MAX_SAFE_INTEGER }
     const denied = await quota.reserve('key', huge)
     expect(denied).toMatchObject({ success: false, remaining: Number.MAX_SAFE_INTEGER - 123_456 })
-    expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', ...huge }])).toMatchObject({
+    expect(await limitAll([{ ratelimit: quota, key: 'key', ...huge }])).toMatchObject({
       success: false,
       retryAfter: denied.retryAfter,
     })
@@ -65,7 +65,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     for (let again = 0; again < 2; again++) {
       await Promise.all(keys.flatMap((key) => [quota.limit(key, { rate: 3 }), quota.limit(key, { rate: 4 })]))
     }
-    const { success } = await Ratelimit.limitAll(keys.map((key) => ({ ratelimit: quota, key, rate: 1 })))
+    const { success } = await limitAll(keys.map((key) => ({ ratelimit: quota, key, rate: 1 })))
     expect(success).toBe(true)
     const looks = await quota.getRemainingAll(keys)
     expect(looks.map(({ used }) => used)).toEqual(keys.map(() => 15))

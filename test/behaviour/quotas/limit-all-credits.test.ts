@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
-// `Ratelimit.limitAll` with credits that end: the other limits and the grants, or nothing.
+// `limitAll` with credits that end: the other limits and the grants, or nothing.
 
 const database = useDatabase()
 
@@ -17,7 +17,7 @@ function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), opti
     ...{ clock: clock.now, cleanupProbability: 0, ...options },
   })
   const limit = (rate: number, more = {}, options = {}) =>
-    Ratelimit.limitAll(
+    limitAll(
       [
         { ratelimit: speed, key: 'key' },
         { ratelimit: credits, key: 'key', rate, ...more },
@@ -97,7 +97,7 @@ test('a denial writes nothing, also for a key without grants', async () => {
   const once = { id: 'event', for: '1d' } as const
   const never = { success: false, limit: 0, remaining: 0, reset: Infinity, retryAfter: Infinity }
   expect((await limit(1, {}, { once })).results[1]).toEqual(never)
-  const [own] = (await Ratelimit.limitAll([{ ratelimit: credits, key: 'key' }])).results
+  const [own] = (await limitAll([{ ratelimit: credits, key: 'key' }])).results
   expect(own).toEqual(never)
   expect(await written()).toEqual([])
   await credits.grant('key', 3, { id: 'a' })
@@ -109,7 +109,7 @@ test('a denial writes nothing, also for a key without grants', async () => {
 
 test('a list with credits that have nothing is another one than the list without them', async () => {
   const { speed, limit } = speedAndCredits()
-  const alone = () => Ratelimit.limitAll([{ ratelimit: speed, key: 'key' }])
+  const alone = () => limitAll([{ ratelimit: speed, key: 'key' }])
   expect(await alone()).toMatchObject({ success: true })
   expect(await limit(1)).toMatchObject({ success: false, results: [{ success: true, remaining: 1 }, {}] })
   expect(await alone()).toMatchObject({ success: true, results: [{ remaining: 0 }] })
@@ -147,7 +147,7 @@ test('a refund of another limit and a threshold of the credits are in the answer
   const { speed, credits, clock } = speedAndCredits(undefined, { thresholds: [{ left: 4 }] })
   await credits.grant('key', 9, { id: 'a' })
   await speed.limit('key', { rate: 2 })
-  const answer = await Ratelimit.limitAll([
+  const answer = await limitAll([
     { ratelimit: credits, key: 'key', rate: 6 },
     { ratelimit: speed, key: 'key', rate: -2 },
     { ratelimit: speed, key: 'other' },
@@ -166,7 +166,7 @@ test('a refund of another limit and a threshold of the credits are in the answer
     { ratelimit: speed, key: 'key', rate: -1 },
     { ratelimit: credits, key: 'key', rate: 1 },
   ]
-  expect(await Ratelimit.limitAll(pure)).toMatchObject({
+  expect(await limitAll(pure)).toMatchObject({
     success: true,
     results: [{ remaining: 2, returned: 1 }, {}],
   })
@@ -199,17 +199,17 @@ test('the credits of several keys are all consumed, or none, and refunds and loo
     await credits.grant(key, 4, { id: 'second' })
   }
   const of = (key: string, rate: number) => ({ ratelimit: credits, key, rate })
-  expect(await Ratelimit.limitAll([of('a', 5), of('b', 6)])).toMatchObject({
+  expect(await limitAll([of('a', 5), of('b', 6)])).toMatchObject({
     ...{ success: true, results: [{ remaining: 2 }, { remaining: 1 }] },
   })
-  expect(await Ratelimit.limitAll([of('a', 2), of('b', 2)])).toMatchObject({
+  expect(await limitAll([of('a', 2), of('b', 2)])).toMatchObject({
     ...{ success: false, retryAfter: Infinity, denied: [{ key: 'b' }] },
     results: [
       { success: true, remaining: 2 },
       { success: false, remaining: 1 },
     ],
   })
-  expect(await Ratelimit.limitAll([of('a', 2), of('b', -4), of('c', 0)])).toMatchObject({
+  expect(await limitAll([of('a', 2), of('b', -4), of('c', 0)])).toMatchObject({
     ...{
       success: true,
       results: [{ remaining: 0 }, { remaining: 5, returned: 4 }, { limit: 0, remaining: 0 }],
@@ -228,7 +228,7 @@ test('credits of one prefix and key in two tables are not the same', async () =>
   await kept.grant('key', 5, { id: 'grant' })
   await fleeting.grant('key', 9, { id: 'grant' })
   const sources = [kept, fleeting].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const answer = await Ratelimit.limitAll(sources)
+  const answer = await limitAll(sources)
   expect(answer.results).toMatchObject([
     { limit: 5, remaining: 4 },
     { limit: 9, remaining: 8 },
@@ -241,7 +241,7 @@ test('a limit with dryRun does not stop the credits', async () => {
   await credits.grant('key', 3, { id: 'a' })
   expect(await limit(2)).toMatchObject({ success: false })
   const { quota: dry } = quotaOn(database, Ratelimit.fixedWindow(0, '1h'), { dryRun: true })
-  const call = Ratelimit.limitAll([
+  const call = limitAll([
     { ratelimit: dry, key: 'key' },
     { ratelimit: credits, key: 'key', rate: 2 },
   ])
@@ -257,7 +257,7 @@ test('another limit on the row of a grant is refused as another plan', async () 
     cleanupProbability: 0,
   })
   await credits.grant('key', 5, { id: 'a' })
-  const both = Ratelimit.limitAll([
+  const both = limitAll([
     { ratelimit: credits, key: 'key' },
     { ratelimit: window, key: 'key/grant/61' },
   ])
@@ -272,9 +272,9 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   const credits = new Ratelimit({
     ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted in all', durable: true },
   })
-  const part = Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate: 0.5 }])
+  const part = limitAll([{ ratelimit: credits, key: 'key', rate: 0.5 }])
   await expect(part).rejects.toMatchObject({ code: 'INVALID_RATE' })
-  const twice = Ratelimit.limitAll([1, 2].map((rate) => ({ ratelimit: credits, key: 'key', rate })))
+  const twice = limitAll([1, 2].map((rate) => ({ ratelimit: credits, key: 'key', rate })))
   await expect(twice).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   const own = { ratelimit: credits, key: 'key' }
   const elsewhere = new Ratelimit({ ...options, db: database.db, limiter: speed.limiter, prefix: 'other db' })
@@ -293,7 +293,7 @@ test('a call is one read and one list, and bad input is refused before any SQL',
     [[1, 2].map(() => ({ ratelimit: speed, key: 'key', rate: most })), 'INVALID_RATE'],
   ] as const) {
     const calls = [own, ...others]
-    await expect(Ratelimit.limitAll(calls)).rejects.toMatchObject({ code })
+    await expect(limitAll(calls)).rejects.toMatchObject({ code })
     await expect(Ratelimit.reserveAll(calls)).rejects.toMatchObject({ code })
     if (code === 'INVALID_OPTION') {
       await expect(Ratelimit.spend(calls, { rate: 1 })).rejects.toMatchObject({ code })
@@ -305,8 +305,8 @@ test('a call is one read and one list, and bad input is refused before any SQL',
     { ratelimit: speed, key: 'key' },
     { ratelimit: credits, key: 'key' },
   ]
-  await Ratelimit.limitAll(both)
+  await limitAll(both)
   const before = watched.statements.length
-  expect(await Ratelimit.limitAll(both)).toMatchObject({ success: true })
+  expect(await limitAll(both)).toMatchObject({ success: true })
   expect(watched.statements.length - before).toBe(2)
 })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { Model } from '../../support/model.ts'
 import { watch } from '../../support/watch.ts'
@@ -96,7 +96,7 @@ describe('a bucket that starts partly filled', () => {
   test('never fills as long as it is only looked at', async () => {
     const { clock, quota, rows } = quotaOn(database, limiter)
     const looks = async () => {
-      const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 0 }])
+      const { results } = await limitAll([{ ratelimit: quota, key: 'key', rate: 0 }])
       return [await quota.getRemaining('key'), await quota.limit('key', { rate: 0 }), ...results]
     }
     for (let look = 0; look < 2; look++) {
@@ -127,7 +127,7 @@ describe('a bucket that starts partly filled', () => {
     const { clock, quota, config } = quotaOn(database, limiter)
     const empty = Ratelimit.fixedWindow(0, '1h')
     const denying = new Ratelimit({ ...config, prefix: `${config.prefix} 0`, limiter: empty })
-    const { results } = await Ratelimit.limitAll([
+    const { results } = await limitAll([
       { ratelimit: quota, key: 'key' },
       { ratelimit: denying, key: 'key' },
     ])

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type DecisionMessage, type Once, Ratelimit, usage } from '../../../src/index.ts'
+import { type DecisionMessage, limitAll, type Once, Ratelimit, usage } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -227,7 +227,7 @@ test('limitAll charges all of the limits once', async () => {
   const { quota: first, clock } = quotaOn(database, TEN_TOKENS)
   const { quota: second } = quotaOn(database, TEN['fixed window'], { clock: clock.now })
   const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'key', rate: 6 }))
-  const charge = () => Ratelimit.limitAll(requests, { once: once('event') })
+  const charge = () => limitAll(requests, { once: once('event') })
   expect(await charge()).toMatchObject({ success: true, results: [{ remaining: 4 }, { remaining: 4 }] })
   const repeated = await charge()
   expect(repeated).toMatchObject({ success: true, repeated: true, denied: [], retryAfter: 0 })
@@ -235,11 +235,11 @@ test('limitAll charges all of the limits once', async () => {
     { remaining: 4, repeated: true },
     { remaining: 4, repeated: true },
   ])
-  const denied = await Ratelimit.limitAll(requests, { once: once('other') })
+  const denied = await limitAll(requests, { once: once('other') })
   expect(denied).toMatchObject({ success: false })
   expect(denied).not.toHaveProperty('repeated')
   clock.advance(40 * 24 * HOUR_MS)
-  expect(await Ratelimit.limitAll(requests, { once: once('other') })).not.toHaveProperty('repeated')
+  expect(await limitAll(requests, { once: once('other') })).not.toHaveProperty('repeated')
 })
 
 test('spend takes the cost once', async () => {
@@ -299,7 +299,7 @@ test.each([
   await expect(quota.limit('key', options)).rejects.toMatchObject(refused)
   await expect(quota.reserve('key', options)).rejects.toMatchObject(refused)
   await expect(balance.grant('key', 1, options)).rejects.toMatchObject(refused)
-  await expect(Ratelimit.limitAll(requests, options)).rejects.toMatchObject(refused)
+  await expect(limitAll(requests, options)).rejects.toMatchObject(refused)
   await expect(Ratelimit.spend(requests, { ...options, rate: 1 })).rejects.toMatchObject(refused)
 })
 

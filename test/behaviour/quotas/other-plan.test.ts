@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type Reserved } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit, type Reserved } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, oneOfEachKind, quotaOn } from './ten.ts'
 
@@ -21,11 +21,11 @@ const CALLS: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = 
   getRemaining: (quota) => quota.getRemaining('key'),
   getRemainingAll: (quota) => quota.getRemainingAll(['new', 'key']),
   reserve: (quota) => quota.reserve('key'),
-  limitAll: (quota) => Ratelimit.limitAll(['new', 'key'].map((key) => ({ ratelimit: quota, key }))),
+  limitAll: (quota) => limitAll(['new', 'key'].map((key) => ({ ratelimit: quota, key }))),
   'limitAll in a transaction': (quota) =>
     database.db.transaction(async (tx) => {
       const requests = ['new', 'key'].map((key) => ({ ratelimit: quota, key }))
-      const refused = await Ratelimit.limitAll(requests, { tx }).catch((error: unknown) => error)
+      const refused = await limitAll(requests, { tx }).catch((error: unknown) => error)
       return Promise.resolve().then(() => {
         throw refused
       })

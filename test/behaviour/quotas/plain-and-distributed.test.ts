@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Lists over a table that Citus has distributed and one that it has not. Credits are always in such a one.
@@ -32,13 +32,13 @@ describe.each([
     const requests = [first, second].map((name) => ({ ratelimit: limits[name], key: 'key' }))
     await limits[denies].limit('key', { rate: 5 })
     for (const _ of ['once', 'again']) {
-      const answer = await Ratelimit.limitAll(requests, ONCE)
+      const answer = await limitAll(requests, ONCE)
       expect(answer).toMatchObject({ success: false, denied: [{ ratelimit: limits[denies] }] })
       expect(answer.repeated).toBeUndefined()
     }
     await limits[denies].resetUsedTokens('key')
-    expect(await Ratelimit.limitAll(requests, ONCE)).toMatchObject({ success: true, denied: [] })
-    expect(await Ratelimit.limitAll(requests, ONCE)).toMatchObject({ success: true, repeated: true })
+    expect(await limitAll(requests, ONCE)).toMatchObject({ success: true, denied: [] })
+    expect(await limitAll(requests, ONCE)).toMatchObject({ success: true, repeated: true })
     for (const name of [first, second] as const)
       expect(await limits[name].getRemaining('key')).toMatchObject({ used: 1 })
   })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { Model } from '../../support/model.ts'
@@ -127,7 +127,7 @@ describe('after a change of plan', () => {
   test.each(granting)('limitAll takes from it, $change', async ({ from, to, left }) => {
     const { quota } = await charged(from)
     const { limiter } = to
-    expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', limiter, rate: 5 }])).toMatchObject({
+    expect(await limitAll([{ ratelimit: quota, key: 'key', limiter, rate: 5 }])).toMatchObject({
       success: true,
       results: [{ limit: limiter.params.limit, remaining: left - 5 }],
     })
@@ -193,7 +193,7 @@ describe('a blocked plan', () => {
     }
     expect(await quota.limit('key', { limiter })).toEqual(denied)
     expect(await quota.reserve('key', { limiter })).toEqual(denied)
-    expect((await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', limiter }])).results).toEqual([denied])
+    expect((await limitAll([{ ratelimit: quota, key: 'key', limiter }])).results).toEqual([denied])
     expect(await quota.blockUntilReady('key', '1d', { limiter })).toEqual(denied)
     await expectUntouched()
   })
@@ -231,7 +231,7 @@ describe('an unlimited plan', () => {
     expect(await quota.blockUntilReady('key', 0, { limiter })).toEqual(allowed)
     const reserved = await quota.reserve('key', { limiter, rate: 50 })
     if (reserved.success) expect(await reserved.commit(70)).toEqual(allowed)
-    expect((await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', limiter }])).results).toEqual([allowed])
+    expect((await limitAll([{ ratelimit: quota, key: 'key', limiter }])).results).toEqual([allowed])
     const look = { limit, remaining: limit, reset: clock.ms, used: 0 }
     expect(await quota.getRemaining('key', { limiter })).toEqual(look)
     await database.db.transaction(async (tx) => {
@@ -246,7 +246,7 @@ describe('an unlimited plan', () => {
   test('needs no transaction in limitAll', async () => {
     const transaction = () => Promise.reject(new Error('away'))
     const { quota } = quotaOn(database, limiter, { db: { ...watch(database.db).db, transaction } })
-    expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({ success: true })
+    expect(await limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({ success: true })
   })
 
   test('is allowed in limitAll with a limit that denies', async () => {
@@ -255,7 +255,7 @@ describe('an unlimited plan', () => {
       { ratelimit: quota, key: 'free' },
       { ratelimit: quota, key: 'blocked', limiter: Ratelimit.fixedWindow(0, '1d') },
     ]
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({
+    expect(await limitAll(requests)).toMatchObject({
       success: false,
       denied: [requests[1]],
       results: [{ success: true, retryAfter: 0 }, { success: false }],
@@ -266,7 +266,7 @@ describe('an unlimited plan', () => {
   test('shares a key with a limit in limitAll, because it has no row', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const requests = [{ limiter }, { rate: 3 }].map((own) => ({ ratelimit: quota, key: 'key', ...own }))
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({
+    expect(await limitAll(requests)).toMatchObject({
       success: true,
       results: [{}, { remaining: 7 }],
     })

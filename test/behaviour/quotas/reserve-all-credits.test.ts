@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
@@ -112,7 +112,7 @@ test('what is forced takes from as many grants as it needs beside limits with bl
     return { ratelimit: new Ratelimit({ ...common, limiter, prefix: `gated ${i}` }), key: 'key' }
   })
   const forced = { ratelimit: credits, key: 'key', rate: 15, force: true }
-  expect(await Ratelimit.limitAll([forced, ...others])).toMatchObject({ success: true })
+  expect(await limitAll([forced, ...others])).toMatchObject({ success: true })
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 5, used: 15 })
   const left = (await credits.grantsOf('key')).map((each) => each.left)
   expect(left.filter((each) => each > 0)).toHaveLength(5)
@@ -123,11 +123,11 @@ test('a list has at most 50 rows of its own, and credits may have any number', a
   await Promise.all(Array.from({ length: 30 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 50 }, (_, i) => ({ ratelimit: tokens, key: `key ${i}` }))
   const both = (rate: number) => [...others, { ratelimit: credits, key: 'key', rate }]
-  expect(await Ratelimit.limitAll(both(30))).toMatchObject({ success: true })
+  expect(await limitAll(both(30))).toMatchObject({ success: true })
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 0, used: 30 })
-  expect(await Ratelimit.limitAll(both(1))).toMatchObject({ success: false })
+  expect(await limitAll(both(1))).toMatchObject({ success: false })
   expect(await tokens.getRemaining('key 49')).toMatchObject({ used: 1 })
-  const tooMany = Ratelimit.limitAll([...both(1), { ratelimit: tokens, key: 'one more' }])
+  const tooMany = limitAll([...both(1), { ratelimit: tokens, key: 'one more' }])
   await expect(tooMany).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })
 

@@ -4,6 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type CallOptions,
   type Database,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
   type ReserveRequest,
@@ -165,7 +166,7 @@ test('a denial charges nothing, and there is nothing to give back', async () => 
   const { requests, used } = limitsOf()
   const [one, two] = requests
   if (!one || !two) throw new Error('no requests')
-  await Ratelimit.limitAll([one, { ...two, rate: 2 }])
+  await limitAll([one, { ...two, rate: 2 }])
   const denied = await Ratelimit.reserveAll(requests)
   expect(denied).toMatchObject({ success: false, denied: [two] })
   expect(denied).not.toHaveProperty('commit')
@@ -191,7 +192,7 @@ test('the next window gives nothing back', async () => {
   const { clock, requests, used } = limitsOf()
   const reserved = await reserve(requests)
   clock.advance(60_000)
-  await Ratelimit.limitAll(requests)
+  await limitAll(requests)
   await reserved.release()
   expect(await used()).toEqual([1, 1, 0])
 })
@@ -245,9 +246,9 @@ test.each([0, 1, 2])(
     const fresh = requests.map((request) => ({ ...request, key: 'fresh' }))
     const calls = [
       () => reserved.commit([3, 3, 3]),
-      () => Ratelimit.limitAll(requests),
+      () => limitAll(requests),
       () => Ratelimit.spend(fresh, { rate: 1 }),
-      () => database.db.transaction((tx) => Ratelimit.limitAll(fresh, { tx }).catch((error) => error)),
+      () => database.db.transaction((tx) => limitAll(fresh, { tx }).catch((error) => error)),
     ]
     for (const call of calls) {
       fails = true

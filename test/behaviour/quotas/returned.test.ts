@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN } from './ten.ts'
 
@@ -40,9 +40,9 @@ describe.each(kinds)('a refund says how much it gave back: $name', ({ limiter })
     const other = quotaOn(database, TEN['fixed window'], { clock: clock.now }).quota
     await quota.limit('key', { rate: 5 })
     const refunds = [-2, -4, 1].map((rate) => ({ ratelimit: quota, key: 'key', rate }))
-    const tooMuch = await Ratelimit.limitAll([...refunds, { ratelimit: other, key: 'key', rate: 11 }])
+    const tooMuch = await limitAll([...refunds, { ratelimit: other, key: 'key', rate: 11 }])
     expect(returnedOf(tooMuch.results)).toEqual([0, 0, undefined, undefined])
-    const { results } = await Ratelimit.limitAll([...refunds, { ratelimit: other, key: 'key' }])
+    const { results } = await limitAll([...refunds, { ratelimit: other, key: 'key' }])
     expect(returnedOf(results)).toEqual([2, 3, undefined, undefined])
     expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
   })
@@ -118,6 +118,6 @@ describe('after the window that paid', () => {
 test('an unlimited plan has nothing to give back', async () => {
   const { quota } = quotaOn(database, Ratelimit.unlimited())
   expect(returnedOf([await quota.limit('key', { rate: -5 })])).toEqual([0])
-  const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: -5 }])
+  const { results } = await limitAll([{ ratelimit: quota, key: 'key', rate: -5 }])
   expect(returnedOf(results)).toEqual([0])
 })

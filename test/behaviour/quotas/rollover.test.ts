@@ -6,6 +6,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
   closePeriods,
+  limitAll,
   Ratelimit,
   rateLimitEphemeral,
   remainingOf,
@@ -128,7 +129,7 @@ test('spend, limitAll and reservations see what was carried over', async () => {
   clock.ms = month(0)
   await quota.limit('key', { rate: 60 })
   clock.ms = month(1)
-  expect(await Ratelimit.limitAll([{ ...request, rate: 135 }])).toMatchObject({ success: true })
+  expect(await limitAll([{ ...request, rate: 135 }])).toMatchObject({ success: true })
   expect(await Ratelimit.spend([request], { rate: 6 })).toMatchObject({
     success: false,
     retryAfter: month(2) - month(1),

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -297,8 +297,7 @@ test('spends, limitAll and single checks at once lose nothing and take no more t
   let [fromMonth, fromCredits] = [0, 0]
   const works = Array.from({ length: 40 }, async (_, place) => {
     if (place % 4 === 1) {
-      if ((await Ratelimit.limitAll(reversed)).success)
-        [fromMonth, fromCredits] = [fromMonth + 1, fromCredits + 1]
+      if ((await limitAll(reversed)).success) [fromMonth, fromCredits] = [fromMonth + 1, fromCredits + 1]
     } else if (place % 4 === 2) {
       if ((await credits.ratelimit.limit('key')).success) fromCredits++
     } else if (place % 4 === 3) {

@@ -5,6 +5,7 @@ import {
   type Allowed,
   type Limiter,
   type LimitResult,
+  limitAll,
   Ratelimit,
   type Reservation,
   type Threshold,
@@ -190,20 +191,20 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
       { ratelimit: quota, key: 'other', rate: 10 },
     ]
     const denying = { ratelimit: silent, key: 'denies', rate: 11 }
-    const denied = await Ratelimit.limitAll([...requests, denying])
+    const denied = await limitAll([...requests, denying])
     expect(denied.success).toBe(false)
     // What was crossed before is not reported again.
     expect(denied.results.map(crossedBy)).toEqual([[], [], [], []])
-    const { results } = await Ratelimit.limitAll(requests)
+    const { results } = await limitAll(requests)
     expect(results.map(crossedBy)).toEqual([[], [], [0.8, 1]])
-    const again = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])
+    const again = await limitAll([{ ratelimit: quota, key: 'key' }])
     expect(again.results.map(crossedBy)).toEqual([[1]])
   })
 
   test('limitAll reports a row that it has twice once', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const twice = { ratelimit: quota, key: 'key', rate: 4 }
-    const { results } = await Ratelimit.limitAll([twice, twice])
+    const { results } = await limitAll([twice, twice])
     expect(results.flatMap(crossedBy)).toEqual([0.8])
   })
 
@@ -212,7 +213,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     const rates = [9, -4, 4, 1]
     const told: (readonly Threshold[])[] = []
     for (const rate of rates) {
-      const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate }])
+      const { results } = await limitAll([{ ratelimit: quota, key: 'key', rate }])
       told.push(results.flatMap(crossedBy))
     }
     expect(told).toEqual([[0.8], [], remembers ? [] : [0.8], [1]])
@@ -429,7 +430,7 @@ test('a threshold that is given twice is reported once', async () => {
   const other = new Ratelimit({ ...config, thresholds: [{ used: 5 }] })
   expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([{ used: 5 }])
   const both = [quota, other].map((ratelimit) => ({ ratelimit, key: 'other', rate: 3 }))
-  const { results } = await Ratelimit.limitAll(both)
+  const { results } = await limitAll(both)
   expect(results.flatMap(crossedBy)).toEqual([{ used: 5 }])
 })
 

@@ -1,6 +1,13 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig, rateLimitTables, usage } from '../../../src/index.ts'
+import {
+  type Limiter,
+  limitAll,
+  Ratelimit,
+  type RatelimitConfig,
+  rateLimitTables,
+  usage,
+} from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './ten.ts'
@@ -285,7 +292,7 @@ describe('limiterOf', () => {
 
 test('rows that limitAll made for a denial are absent', async () => {
   const { quota, keys } = await usedBy({ a: 4 })
-  await Ratelimit.limitAll([{ ratelimit: quota, key: 'b', rate: 11 }])
+  await limitAll([{ ratelimit: quota, key: 'b', rate: 11 }])
   expect(await keys()).toEqual(['a'])
 })
 

@@ -1,6 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Entry, type Once, openReservations, Ratelimit, settleExpired } from '../../../src/index.ts'
+import {
+  type Entry,
+  limitAll,
+  type Once,
+  openReservations,
+  Ratelimit,
+  settleExpired,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from './ten.ts'
 
@@ -54,7 +61,7 @@ describe.each([
     for (let delivered = 0; delivered < 2; delivered++) {
       expect(await quota.limit('key', NOTHING)).toEqual(look)
       expect(await quota.reserve('key', NOTHING)).toMatchObject(look)
-      const all = await Ratelimit.limitAll([{ ...request, rate: 0 }], { once: ONCE })
+      const all = await limitAll([{ ...request, rate: 0 }], { once: ONCE })
       expect(all).toMatchObject({ success: true, results: [look], retryAfter: 0 })
       expect(all).not.toHaveProperty('repeated')
       for (const once of [undefined, ONCE]) {
@@ -141,7 +148,7 @@ test('an id that a charge has used is repeated for an event of 0 units too', asy
   const repeated = { success: true, repeated: true, remaining: 6, retryAfter: 0 }
   expect(await quota.limit('key', NOTHING)).toMatchObject(repeated)
   const request = { ratelimit: quota, key: 'key' }
-  expect(await Ratelimit.limitAll([{ ...request, rate: 0 }], { once: ONCE })).toMatchObject({
+  expect(await limitAll([{ ...request, rate: 0 }], { once: ONCE })).toMatchObject({
     ...{ success: true, repeated: true, results: [repeated] },
   })
   const spent = await Ratelimit.spend([request], NOTHING)

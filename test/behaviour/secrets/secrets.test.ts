@@ -4,6 +4,7 @@ import {
   closePeriods,
   type Database,
   denied,
+  limitAll,
   Ratelimit,
   RatelimitError,
   usage,
@@ -53,11 +54,10 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ['blockUntilReady', (ratelimit) => ratelimit.blockUntilReady(SECRET, 4242)],
   ['resetUsedTokens', (ratelimit) => ratelimit.resetUsedTokens(SECRET)],
   ['cleanup', (ratelimit) => ratelimit.cleanup()],
-  ['limitAll', (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: SECRET, rate: 4242 }])],
+  ['limitAll', (ratelimit) => limitAll([{ ratelimit, key: SECRET, rate: 4242 }])],
   [
     'limitAll, joined',
-    (ratelimit, db) =>
-      Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: { ...db, rollback: undefined } }),
+    (ratelimit, db) => limitAll([{ ratelimit, key: SECRET }], { tx: { ...db, rollback: undefined } }),
   ],
   ['reserveAll', (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
   ['spend', (ratelimit) => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
@@ -129,9 +129,9 @@ test('no error of invalid input has the secret in it', async () => {
     () => ratelimit.blockUntilReady(SECRET, -4242),
     () => ratelimit.getRemaining(bad),
     () => ratelimit.resetUsedTokens(bad),
-    () => Ratelimit.limitAll([{ ratelimit, key: bad }]),
+    () => limitAll([{ ratelimit, key: bad }]),
     () =>
-      Ratelimit.limitAll([
+      limitAll([
         { ratelimit, key: SECRET },
         { ratelimit, key: SECRET, limiter: Ratelimit.fixedWindow(4242, '1h') },
       ]),
@@ -148,7 +148,7 @@ test('no error of Postgres has the secret in it', async () => {
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'said', cleanupProbability: 0 })
   const said = [
     () => ratelimit.limit(SECRET),
-    () => Ratelimit.limitAll([{ ratelimit, key: SECRET }]),
+    () => limitAll([{ ratelimit, key: SECRET }]),
     () => database.db.transaction((tx) => ratelimit.limit(SECRET, { tx })),
   ]
   for (const call of said) expectNoSecret(await call().catch((error: unknown) => error))

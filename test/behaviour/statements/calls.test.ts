@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { compareText, numberArray, textArray } from '../../../src/statements/calls.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -104,17 +104,15 @@ describe('awkward prefixes and keys', () => {
       ratelimit: ratelimitOf(`${way} ${AWKWARD[i % 7]}`, i % 2 === 0),
       ...{ key, rate: i + 1 },
     }))
-    const limitAll = (all: Parameters<typeof Ratelimit.limitAll>[0]) =>
-      how === 'alone'
-        ? Ratelimit.limitAll(all)
-        : database.db.transaction((tx) => Ratelimit.limitAll(all, { tx }))
+    const check = (all: Parameters<typeof limitAll>[0]) =>
+      how === 'alone' ? limitAll(all) : database.db.transaction((tx) => limitAll(all, { tx }))
     const counts = async () => {
       const found: unknown[] = []
       for (const { ratelimit, key } of requests) found.push((await ratelimit.getRemaining(key)).used)
       return found
     }
     // Denied, so that the rows that were made for it are removed again.
-    const denied = await limitAll([
+    const denied = await check([
       ...requests,
       { ratelimit: ratelimitOf(`${way} denies`), key: 'key', rate: LIMIT + 1 },
     ])
@@ -122,9 +120,9 @@ describe('awkward prefixes and keys', () => {
     for (const table of ['rate_limit_ephemeral', 'rate_limit_durable']) {
       for (const { ratelimit } of requests) expect(await stored(ratelimit.prefix, table)).toEqual(new Map())
     }
-    expect(await limitAll(requests)).toMatchObject({ success: true })
+    expect(await check(requests)).toMatchObject({ success: true })
     expect(await counts()).toEqual(requests.map(({ rate }) => rate))
-    expect(await limitAll(requests)).toMatchObject({ success: true })
+    expect(await check(requests)).toMatchObject({ success: true })
     expect(await counts()).toEqual(requests.map(({ rate }) => 2 * rate))
   })
 })

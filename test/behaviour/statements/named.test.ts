@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest'
 import { rateLimitTables } from '../../../schema/index.ts'
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 
 const driver = inject('driver')
@@ -86,7 +86,7 @@ test('preparedStatements: true also names statements in transactions, and those 
   await db.transaction((tx) => ratelimit.limit('key', { tx }))
   expect(await namesOn(db)).toHaveLength(named ? 2 : 0)
   // A list is kept after it was sent ten times.
-  for (let i = 0; i < 11; i++) await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+  for (let i = 0; i < 11; i++) await limitAll([{ ratelimit, key: 'key' }])
   expect((await namesOn(db)).length).toBeGreaterThan(named ? 2 : -1)
 })
 

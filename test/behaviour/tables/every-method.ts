@@ -1,4 +1,4 @@
-import { Ratelimit } from '../../../src/index.ts'
+import { limitAll, type Ratelimit } from '../../../src/index.ts'
 
 /** A call of each method that reaches the database. */
 export const everyMethod: readonly (readonly [
@@ -10,7 +10,7 @@ export const everyMethod: readonly (readonly [
     'limit, many keys at once',
     (ratelimit, key) => Promise.all(['', ' 2'].map((end) => ratelimit.limit(key + end))),
   ],
-  ['limitAll', (ratelimit, key) => Ratelimit.limitAll([{ ratelimit, key }])],
+  ['limitAll', (ratelimit, key) => limitAll([{ ratelimit, key }])],
   ['reserve', (ratelimit, key) => ratelimit.reserve(key)],
   ['getRemaining', (ratelimit, key) => ratelimit.getRemaining(key)],
   ['blockUntilReady', (ratelimit, key) => ratelimit.blockUntilReady(key, 0)],

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { closePeriods, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { closePeriods, limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
 
 /** SQL where T stands for a table of the limiter's, which is empty. */
@@ -96,7 +96,7 @@ describe.each(Object.entries(layouts))('%s', (name, changes) => {
         { ratelimit: filling, key: `new ${list}`, rate: 6 },
         { ratelimit: ratelimit('empty'), key: `new ${list}` },
       ]
-      expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false })
+      expect(await limitAll(requests)).toMatchObject({ success: false })
     }
     expect(await counts('quick')).toEqual({ empty: 100, ended: 100, filling: 40, kept: 100, periods: 100 })
   })
@@ -130,7 +130,7 @@ describe.each(Object.entries(layouts))('%s', (name, changes) => {
         { ratelimit: api, key },
         { ratelimit: api, key: `${key} b` },
       ]
-      expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+      expect(await limitAll(requests)).toMatchObject({ success: true })
       expect(await api.getRemaining(key)).toMatchObject({ remaining: 997 })
     }
   })

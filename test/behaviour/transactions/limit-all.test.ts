@@ -2,7 +2,7 @@ import { pgSchema } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
 import { rateLimitTables } from '../../../schema/index.ts'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Database, type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Database, type Limiter, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -38,16 +38,15 @@ function four(prefix: string) {
 }
 
 describe.each([
-  ['alone', (requests: Parameters<typeof Ratelimit.limitAll>[0]) => Ratelimit.limitAll(requests)],
+  ['alone', (requests: Parameters<typeof limitAll>[0]) => limitAll(requests)],
   [
     'joined',
-    (requests: Parameters<typeof Ratelimit.limitAll>[0]) =>
-      database.db.transaction((tx) => Ratelimit.limitAll(requests, { tx })),
+    (requests: Parameters<typeof limitAll>[0]) => database.db.transaction((tx) => limitAll(requests, { tx })),
   ],
-] as const)('%s', (way, limitAll) => {
+] as const)('%s', (way, check) => {
   test('all are consumed', async () => {
     const requests = four(`${way} all`)
-    const { success, denied, retryAfter, results } = await limitAll(requests)
+    const { success, denied, retryAfter, results } = await check(requests)
     expect({ success, denied, retryAfter }).toEqual({ success: true, denied: [], retryAfter: 0 })
     expect(results.map(({ remaining }) => remaining)).toEqual([9, 15, 2, 3])
     for (const [place, { ratelimit, key }] of requests.entries()) {
@@ -65,7 +64,7 @@ describe.each([
     for (let i = 0; i < 3; i++) await minute.ratelimit.limit('ip')
     await month.ratelimit.limit('org')
     const before = await rows(`${way} none`)
-    const { success, denied, results, retryAfter } = await limitAll(requests)
+    const { success, denied, results, retryAfter } = await check(requests)
     expect(success).toBe(false)
     expect(denied).toEqual([minute])
     expect(results.map((result) => [result.success, result.remaining])).toEqual([
@@ -87,20 +86,20 @@ describe.each([
       { ratelimit: short, key: 'key' },
       { ratelimit: long, key: 'key' },
     ]
-    expect(await limitAll(requests)).toMatchObject({ success: true })
+    expect(await check(requests)).toMatchObject({ success: true })
     clock.advance(7)
-    const { denied, retryAfter } = await limitAll(requests)
+    const { denied, retryAfter } = await check(requests)
     expect(denied).toEqual(requests)
     expect(retryAfter).toBe(3_600_000 - 7)
     clock.advance(retryAfter - 1)
-    expect(await limitAll(requests)).toMatchObject({ success: false, retryAfter: 1, denied: [requests[1]] })
+    expect(await check(requests)).toMatchObject({ success: false, retryAfter: 1, denied: [requests[1]] })
     clock.advance(1)
-    expect(await limitAll(requests)).toMatchObject({ success: true })
+    expect(await check(requests)).toMatchObject({ success: true })
   })
 
   test('retryAfter is Infinity if one never passes', async () => {
     const limit = limitOf(`${way} never`, Ratelimit.fixedWindow(2, '1m'))
-    const { retryAfter } = await limitAll([
+    const { retryAfter } = await check([
       { ratelimit: limit, key: 'a', rate: 3 },
       { ratelimit: limit, key: 'b' },
     ])
@@ -113,8 +112,8 @@ describe.each([
       { ratelimit: limit, key: 'key', rate: 2 },
       { ratelimit: limit, key: 'key', rate: 1 },
     ]
-    expect((await limitAll(twice)).results.map(({ remaining }) => remaining)).toEqual([2, 2])
-    const { denied, results } = await limitAll(twice)
+    expect((await check(twice)).results.map(({ remaining }) => remaining)).toEqual([2, 2])
+    const { denied, results } = await check(twice)
     expect(denied).toEqual(twice)
     expect(results.map(({ remaining }) => remaining)).toEqual([2, 2])
   })
@@ -132,9 +131,9 @@ describe.each([
       { ratelimit: ephemeral, key: 'key', rate: 1 },
       { ratelimit: durable, key: 'key', rate: 3 },
     ]
-    expect((await limitAll(both)).results.map(({ remaining }) => remaining)).toEqual([4, 2])
+    expect((await check(both)).results.map(({ remaining }) => remaining)).toEqual([4, 2])
     expect(await usedOf()).toEqual([1, 3])
-    const { success, denied } = await limitAll(both.toReversed())
+    const { success, denied } = await check(both.toReversed())
     expect({ success, denied }).toEqual({ success: false, denied: [both[1]] })
     expect(await usedOf()).toEqual([1, 3])
     // Different limits are no contradiction there.
@@ -142,7 +141,7 @@ describe.each([
       { ratelimit: ephemeral, key: 'key', rate: 4 },
       { ratelimit: larger, key: 'key', rate: 6 },
     ]
-    expect((await limitAll(others)).results.map(({ limit, remaining }) => [limit, remaining])).toEqual([
+    expect((await check(others)).results.map(({ limit, remaining }) => [limit, remaining])).toEqual([
       [5, 0],
       [9, 0],
     ])
@@ -157,7 +156,7 @@ describe.each([
       { ratelimit: other, key: 'key', rate: 2 },
       { ratelimit: other, key: 'another', rate: 3 },
     ]
-    expect((await limitAll(requests)).results.map(({ remaining }) => remaining)).toEqual([4, 3, 2])
+    expect((await check(requests)).results.map(({ remaining }) => remaining)).toEqual([4, 3, 2])
     for (const { ratelimit, key, rate } of requests) {
       expect(await ratelimit.getRemaining(key)).toMatchObject({ used: rate })
     }
@@ -171,7 +170,7 @@ describe.each([
       { ratelimit: limit, key: 'large', rate: 50, limiter },
       { ratelimit: limit, key: 'bucket', limiter: Ratelimit.tokenBucket(1, '1m', 7) },
     ]
-    const { success, results } = await limitAll(requests)
+    const { success, results } = await check(requests)
     expect(success).toBe(true)
     expect(results.map(({ limit, remaining }) => [limit, remaining])).toEqual([
       [5, 0],
@@ -185,7 +184,7 @@ describe.each([
     for (const key of ['a', 'b']) await limit.limit(key, { rate: 3 })
     const requests = [1, -2, 0].map((rate, i) => ({ ratelimit: limit, key: 'abc'[i] as string, rate }))
     for (const all of [requests, requests.toReversed()]) {
-      expect(await limitAll(all)).toMatchObject({ success: true })
+      expect(await check(all)).toMatchObject({ success: true })
     }
     expect(await limit.getRemaining('a')).toMatchObject({ used: 5 })
     expect(await limit.getRemaining('b')).toMatchObject({ used: 0 })
@@ -207,7 +206,7 @@ describe.each([
     ])('a dry run that is %s does not lift the limit of the other', async (name, dryRuns) => {
       const { of, plain } = rowOf(`dry ${name}`)
       const requests = dryRuns.map((dryRun) => ({ ratelimit: of({ dryRun }), key: 'key', rate: 6 }))
-      const { success, denied, results } = await limitAll(requests)
+      const { success, denied, results } = await check(requests)
       expect({ success, denied }).toEqual({ success: false, denied: requests })
       for (const result of results) expect(result).not.toHaveProperty('wouldDeny')
       expect(await plain.getRemaining('key')).toMatchObject({ used: 0 })
@@ -216,7 +215,7 @@ describe.each([
     test('dry runs only deny nothing and charge nothing', async () => {
       const { of, plain } = rowOf('dry only')
       const requests = [1, 2].map(() => ({ ratelimit: of({ dryRun: true }), key: 'key', rate: 6 }))
-      const { success, results } = await limitAll(requests)
+      const { success, results } = await check(requests)
       expect(success).toBe(true)
       for (const result of results) expect(result).toMatchObject({ wouldDeny: { success: false } })
       expect(await plain.getRemaining('key')).toMatchObject({ used: 0 })
@@ -228,7 +227,7 @@ describe.each([
         ratelimit: of({ thresholds }),
         ...{ key: 'key', rate: 2 },
       }))
-      const { results } = await limitAll(requests)
+      const { results } = await check(requests)
       expect(results.map((result) => ('crossed' in result ? result.crossed : undefined))).toEqual([
         [0.5, 0.8],
         ...[undefined, undefined, undefined],
@@ -239,8 +238,7 @@ describe.each([
   test('a charge finds the row as a refund of the same list leaves it', async () => {
     const limit = limitOf(`${way} sum`, Ratelimit.fixedWindow(5, '1m'))
     await limit.limit('key', { rate: 4 })
-    const sum = (...rates: number[]) =>
-      limitAll(rates.map((rate) => ({ ratelimit: limit, key: 'key', rate })))
+    const sum = (...rates: number[]) => check(rates.map((rate) => ({ ratelimit: limit, key: 'key', rate })))
     expect(await sum(3, -2)).toMatchObject({ success: true })
     expect(await limit.getRemaining('key')).toMatchObject({ used: 5 })
     expect(await sum(1, -3)).toMatchObject({ success: true })
@@ -257,12 +255,12 @@ describe.each([
   test('amounts whose sum is too large are refused before any SQL', async () => {
     const limit = limitOf(`${way} large`, Ratelimit.fixedWindow(5, '1m'))
     const request = { ratelimit: limit, key: 'key', rate: Number.MAX_SAFE_INTEGER }
-    await expect(limitAll([request, request])).rejects.toMatchObject({ code: 'INVALID_RATE' })
+    await expect(check([request, request])).rejects.toMatchObject({ code: 'INVALID_RATE' })
   })
 
   test('a look and a refund leave no empty row', async () => {
     const limit = limitOf(`${way} look`, Ratelimit.fixedWindow(5, '1m'))
-    const { success } = await limitAll([
+    const { success } = await check([
       { ratelimit: limit, key: 'look', rate: 0 },
       { ratelimit: limit, key: 'refund', rate: -1 },
       { ratelimit: limit, key: 'takes' },
@@ -276,27 +274,27 @@ describe.each([
     const [second, month, minute, other] = requests
     if (!second || !month || !minute || !other) throw new Error('no requests')
     for (const used of [3, 6]) {
-      expect(await limitAll(requests)).toMatchObject({ success: true, denied: [], retryAfter: 0 })
+      expect(await check(requests)).toMatchObject({ success: true, denied: [], retryAfter: 0 })
       for (const { ratelimit, key } of requests) {
         expect(await ratelimit.getRemaining(key)).toMatchObject({ used })
       }
     }
     const before = await rows(`${way} forced`)
     const denying = { ...minute, force: false }
-    expect(await limitAll([second, denying, month, other])).toMatchObject({
+    expect(await check([second, denying, month, other])).toMatchObject({
       ...{ success: false, denied: [denying] },
       results: [{ success: true, remaining: 4 }, { success: false }, { remaining: 14 }, { remaining: 0 }],
     })
     expect(await rows(`${way} forced`)).toEqual(before)
     const after = [minute, { ...minute, key: 'fits', force: false }]
-    expect(await limitAll(after)).toMatchObject({ success: true })
+    expect(await check(after)).toMatchObject({ success: true })
     expect(await minute.ratelimit.getRemaining('ip')).toMatchObject({ used: 9 })
   })
 
   test("a call's own limit", async () => {
     const limit = limitOf(`${way} plan`, Ratelimit.fixedWindow(5, '1m'))
     const limiter = Ratelimit.fixedWindow(100, '1m')
-    const { results } = await limitAll([{ ratelimit: limit, key: 'key', rate: 50, limiter }])
+    const { results } = await check([{ ratelimit: limit, key: 'key', rate: 50, limiter }])
     expect(results).toMatchObject([{ success: true, limit: 100, remaining: 50 }])
   })
 })
@@ -326,7 +324,7 @@ test('a look and a refund are never denied, even of a limit that is exceeded', a
   await limit.limit('key', { rate: 0 })
   const limiter = Ratelimit.slidingWindow(1, '1m')
   for (const rate of [0, -1]) {
-    expect(await Ratelimit.limitAll([{ ratelimit: limit, key: 'key', rate, limiter }])).toMatchObject({
+    expect(await limitAll([{ ratelimit: limit, key: 'key', rate, limiter }])).toMatchObject({
       success: true,
     })
   }
@@ -344,7 +342,7 @@ test('a look and a refund do not delay the charges of their list', async () => {
       { ratelimit: debt, key: 'key', rate },
       { ratelimit: charged, key: 'key' },
     ]
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+    expect(await limitAll(requests)).toMatchObject({ success: true })
     expect(await charged.getRemaining('key')).toMatchObject({ used })
   }
 })
@@ -359,19 +357,19 @@ test('a denial is one statement and writes no row, and with a new key it is two'
     { ratelimit: Ratelimit; key: string },
     { ratelimit: Ratelimit; key: string },
   ]
-  expect(await Ratelimit.limitAll([first, second])).toMatchObject({ success: true })
+  expect(await limitAll([first, second])).toMatchObject({ success: true })
   const before = await rows('denies')
   statements.length = 0
-  expect(await Ratelimit.limitAll([first])).toMatchObject({ success: false })
+  expect(await limitAll([first])).toMatchObject({ success: false })
   expect(statements).toHaveLength(1)
   clock.advance(1_000)
-  expect(await Ratelimit.limitAll([first, second])).toMatchObject({ success: false })
+  expect(await limitAll([first, second])).toMatchObject({ success: false })
   expect(statements).toHaveLength(2)
   const fresh = {
     ratelimit: new Ratelimit({ ...common, limiter: window.limiter, prefix: 'denies 3' }),
     key: 'key',
   }
-  expect(await Ratelimit.limitAll([first, fresh])).toMatchObject({
+  expect(await limitAll([first, fresh])).toMatchObject({
     success: false,
     results: [{ success: false }, { success: true, remaining: 1 }],
   })
@@ -382,9 +380,9 @@ test('a denial is one statement and writes no row, and with a new key it is two'
 test('a bucket that starts with less than it holds fills from its first check on', async () => {
   const empty = limitOf('starts', Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 0 }))
   const requests = [{ ratelimit: empty, key: 'key' }]
-  expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false, retryAfter: 1000 })
+  expect(await limitAll(requests)).toMatchObject({ success: false, retryAfter: 1000 })
   clock.advance(1000)
-  expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+  expect(await limitAll(requests)).toMatchObject({ success: true })
 })
 
 test('a look at such a bucket does not begin it, whether the others are allowed or denied', async () => {
@@ -395,7 +393,7 @@ test('a look at such a bucket does not begin it, whether the others are allowed 
     { ratelimit: window, key: 'key' },
   ]
   for (const success of [true, false]) {
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success })
+    expect(await limitAll(requests)).toMatchObject({ success })
     expect(await rows('looked at')).toHaveLength(1)
   }
 })
@@ -407,7 +405,7 @@ test('such a bucket begins to fill when the others deny, and a look says that it
     Ratelimit,
   ]
   const full = limitOf('full', Ratelimit.fixedWindow(0, '1m'))
-  const { results } = await Ratelimit.limitAll([
+  const { results } = await limitAll([
     { ratelimit: filling, key: 'key' },
     { ratelimit: looked, key: 'key', rate: 0 },
     { ratelimit: full, key: 'key' },
@@ -429,7 +427,7 @@ test('a row that is ahead of the clock is taken from at its own time, and the ot
   clock.advance(-60_000)
   const keys = ['ahead', 'fresh']
   for (const order of [keys, keys.toReversed()]) {
-    const { results } = await Ratelimit.limitAll(order.map((key) => ({ ratelimit: limit, key })))
+    const { results } = await limitAll(order.map((key) => ({ ratelimit: limit, key })))
     const resets = results.map((result) => result.reset)
     expect(resets).toEqual(order.map((key) => (key === 'ahead' ? reset : reset - 60_000)))
     await limit.resetUsedTokens('fresh')
@@ -449,7 +447,7 @@ test('it takes at the time of its look, even if the clock goes back in between',
   // Before any SQL, and at the look at each. Nothing else reads it.
   times.push(later, later, later, later)
   const requests = limits.map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const taken = await database.db.transaction((tx) => Ratelimit.limitAll(requests, { tx }))
+  const taken = await database.db.transaction((tx) => limitAll(requests, { tx }))
   expect(taken.results.map(({ success, reset }) => [success, reset])).toEqual(
     limits.map(() => [true, later.getTime() + 60_000]),
   )
@@ -460,7 +458,7 @@ test('a tx that is not a transaction is refused', async () => {
   const limit = limitOf('no tx', Ratelimit.fixedWindow(5, '1m'))
   const tx = database.db
   const calls = [
-    () => Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx }),
+    () => limitAll([{ ratelimit: limit, key: 'key' }], { tx }),
     () => limit.limit('key', { tx }),
     () => limit.getRemaining('key', { tx }),
     () => limit.resetUsedTokens('key', { tx }),
@@ -473,7 +471,7 @@ test('a rollback of the caller undoes it', async () => {
   const requests = four('undone')
   const undo = new Error('undo')
   const undone = database.db.transaction(async (tx) => {
-    expect(await Ratelimit.limitAll(requests, { tx })).toMatchObject({ success: true })
+    expect(await limitAll(requests, { tx })).toMatchObject({ success: true })
     throw undo
   })
   await expect(undone).rejects.toBe(undo)
@@ -494,7 +492,7 @@ test.each([1, 2, 6, 20])(
     }))
     const count = async (tx?: Database) => {
       const before = statements.length
-      expect(await Ratelimit.limitAll(requests, { tx })).toMatchObject({ success: true })
+      expect(await limitAll(requests, { tx })).toMatchObject({ success: true })
       return statements.length - before
     }
     expect(await count()).toBe(2)
@@ -507,19 +505,19 @@ describe('is refused', () => {
   const limiter = Ratelimit.fixedWindow(5, '1m')
   const refused = () => limitOf('refused', limiter)
   test('without requests', async () => {
-    await expect(Ratelimit.limitAll([])).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll([])).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with limiters of different databases', async () => {
     const elsewhere = new Ratelimit({ db: watch(database.db).db, limiter, prefix: 'refused' })
     const requests = [refused(), elsewhere].map((ratelimit) => ({ ratelimit, key: 'key' }))
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with one row under two limits', async () => {
     const requests = [refused(), limitOf('refused', Ratelimit.fixedWindow(6, '1m'))].map((ratelimit) => ({
       ratelimit,
       key: 'key',
     }))
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
     expect(await rows('refused')).toEqual([])
   })
   test('with one row under two calendars that differ in their time zone only', async () => {
@@ -527,12 +525,12 @@ describe('is refused', () => {
       ratelimit: limitOf('refused', calendarWindow(5, 'month', { timeZone })),
       key: 'key',
     }))
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with more than 50 rows', async () => {
     const ratelimit = refused()
     const requests = Array.from({ length: 51 }, (_, i) => ({ ratelimit, key: `key ${i}` }))
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with a row under two names of its table', async () => {
     const tables = rateLimitTables({ schema: pgSchema('public_too') })
@@ -541,16 +539,16 @@ describe('is refused', () => {
       ratelimit,
       key: 'key',
     }))
-    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with bad input, before any SQL', async () => {
     const { db, statements } = watch(database.db)
     const watched = new Ratelimit({ db, limiter, prefix: 'refused' })
     const good = { ratelimit: watched, key: 'key' }
-    await expect(Ratelimit.limitAll([good, { ...good, key: '' }])).rejects.toMatchObject({
+    await expect(limitAll([good, { ...good, key: '' }])).rejects.toMatchObject({
       code: 'INVALID_KEY',
     })
-    await expect(Ratelimit.limitAll([good, { ...good, rate: 0.5 }])).rejects.toMatchObject({
+    await expect(limitAll([good, { ...good, rate: 0.5 }])).rejects.toMatchObject({
       code: 'INVALID_RATE',
     })
     expect(statements).toEqual([])
@@ -561,9 +559,9 @@ test('limitAll sweeps afterwards like a single check, and not inside a transacti
   const { db, statements } = watch(database.db)
   const limiter = Ratelimit.fixedWindow(5, '1m')
   const limit = new Ratelimit({ db, limiter, prefix: 'sweeps', cleanupProbability: 1 })
-  await Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }])
+  await limitAll([{ ratelimit: limit, key: 'key' }])
   await expect.poll(() => statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
-  await database.db.transaction((tx) => Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx }))
+  await database.db.transaction((tx) => limitAll([{ ratelimit: limit, key: 'key' }], { tx }))
   expect(statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
 })
 
@@ -575,7 +573,7 @@ test('each limiter sweeps by its own clock', async () => {
     ratelimit: new Ratelimit({ ...common, prefix: `own clock ${place}`, clock: now, waitUntil }),
     key: 'key',
   }))
-  await Ratelimit.limitAll(requests)
+  await limitAll(requests)
   await Promise.all(sweeps)
   expect(sweeps).toHaveLength(2)
   expect(await rows('own clock')).toHaveLength(2)

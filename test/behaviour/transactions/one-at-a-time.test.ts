@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit, settleExpired } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, settleExpired } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -44,7 +44,7 @@ test('lists, settlements and settleExpired send one statement at a time in a tra
   }
   const most = { count: 0 }
   const work: Record<string, (tx: Database) => Promise<unknown>> = {
-    limitAll: (tx) => Ratelimit.limitAll(all, { tx }),
+    limitAll: (tx) => limitAll(all, { tx }),
     reserveAll: (tx) => Ratelimit.reserveAll(all, { tx, ...NAMED }),
     settleAll: (tx) => Ratelimit.settleAll(all, 'job', [1, 2, 3], { tx }),
     'settleAll again': (tx) => Ratelimit.settleAll(all, 'job', [1, 2, 3], { tx }),

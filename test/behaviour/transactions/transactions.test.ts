@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, type Database, Ratelimit } from '../../../src/index.ts'
+import { closePeriods, type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
@@ -74,7 +74,7 @@ test('a rollback undoes the work of every method', async () => {
   await rolledBack(database.db, async (tx) => {
     await limit.resetUsedTokens('key', { tx })
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ remaining: 5 })
-    await Ratelimit.limitAll([{ ratelimit: limit, key: 'key', rate: 4 }], { tx })
+    await limitAll([{ ratelimit: limit, key: 'key', rate: 4 }], { tx })
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ remaining: 1 })
   })
   expect(await limit.getRemaining('key')).toMatchObject({ remaining: 1 })
@@ -140,7 +140,7 @@ test('a limiter that is built on a transaction joins it with every call', async 
     expect(await limit.getRemaining('key')).toMatchObject({ remaining: 3 })
     await limit.resetUsedTokens('key')
     expect(await limit.cleanup()).toBe(0)
-    expect(await Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }])).toMatchObject({ success: true })
+    expect(await limitAll([{ ratelimit: limit, key: 'key' }])).toMatchObject({ success: true })
   })
   expect(await database.rows(`select * from rate_limit_durable where prefix = 'built'`)).toEqual([])
 })
@@ -166,7 +166,7 @@ test('leaves the settings of the transaction and the session as they were', asyn
       await tx.execute(sql`set local lock_timeout = '7s'`)
       expect(await settings(tx)).toBe('on 7s')
       await limit.limit('key', { tx })
-      await Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx })
+      await limitAll([{ ratelimit: limit, key: 'key' }], { tx })
       await limit.resetUsedTokens('key', { tx })
       expect(await settings(tx)).toBe('on 7s')
     })
@@ -186,7 +186,7 @@ test.runIf(hasServer())('a pool of one does not hang', async () => {
     await limit.getRemaining('key', { tx })
     await limit.resetUsedTokens('key', { tx })
     await other.limit('key', { tx })
-    await Ratelimit.limitAll(
+    await limitAll(
       [
         { ratelimit: limit, key: 'a' },
         { ratelimit: other, key: 'b' },
@@ -194,7 +194,7 @@ test.runIf(hasServer())('a pool of one does not hang', async () => {
       { tx },
     )
   })
-  await Ratelimit.limitAll([
+  await limitAll([
     { ratelimit: limit, key: 'a' },
     { ratelimit: other, key: 'b' },
   ])

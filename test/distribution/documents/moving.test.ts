@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { checkTables, type Limiter, Ratelimit, storageSql, tableSql } from 'drizzle-ratelimit'
+import { checkTables, type Limiter, limitAll, Ratelimit, storageSql, tableSql } from 'drizzle-ratelimit'
 import {
   RateLimiterPostgres,
   RateLimiterQueue,
@@ -155,7 +155,7 @@ describe('rate-limiter-flexible', () => {
       await old.limiter.consume(key, 3)
       await now.limiter.limit(key, { rate: 3 })
       const before = await run(theirs, { ...old, key, RateLimiterUnion, RateLimiterQueue })
-      const after = await run(call, { ...now, key, Ratelimit })
+      const after = await run(call, { ...now, key, limitAll })
       if (typeof before !== 'boolean') expect([call, remainingIn(after)]).toEqual([call, remainingIn(before)])
       const used = (await old.limiter.get(key))?.consumedPoints ?? 0
       expect([call, (await now.limiter.getRemaining(key)).used]).toEqual([call, used])
@@ -193,7 +193,7 @@ describe('rate-limiter-flexible', () => {
     await expect(new RateLimiterUnion(old, oldOther).consume('user')).rejects.toBeTruthy()
     expect((await old.get('user'))?.consumedPoints).toBe(1)
     const requests = [now, other].map((ratelimit) => ({ ratelimit, key: 'user' }))
-    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false })
+    expect(await limitAll(requests)).toMatchObject({ success: false })
     expect((await now.getRemaining('user')).used).toBe(0)
   })
 

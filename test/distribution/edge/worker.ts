@@ -1,7 +1,7 @@
 import { env, waitUntil } from 'cloudflare:workers'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzleProxy } from 'drizzle-orm/pg-proxy'
-import { type Database, type LimitResult, Ratelimit } from 'drizzle-ratelimit'
+import { type Database, type LimitResult, limitAll, Ratelimit } from 'drizzle-ratelimit'
 import { rateLimit } from 'drizzle-ratelimit/hono'
 import { clientKey } from 'drizzle-ratelimit/http'
 import { Hono } from 'hono'
@@ -58,7 +58,7 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
         { ratelimit: perUser, key },
         { ratelimit: inAll, key: 'all' },
       ]
-      return [...(await Ratelimit.limitAll(requests)).results]
+      return [...(await limitAll(requests)).results]
     })
   }
   if (path === '/settled') {

@@ -84,11 +84,9 @@ describe('its ES and its CommonJS modules in one process', async () => {
     },
   )
 
-  test.each(kinds)('limitAll of %s refuses a limiter of the other', async (prefix, { Ratelimit }, other) => {
+  test.each(kinds)('limitAll of %s refuses a limiter of the other', async (prefix, { limitAll }, other) => {
     const ratelimit = new other.Ratelimit({ db, limiter: other.Ratelimit.fixedWindow(5, '1m'), prefix })
-    const error = await Ratelimit.limitAll([{ ratelimit: ratelimit as never, key: 'key' }]).catch(
-      (error) => error,
-    )
+    const error = await limitAll([{ ratelimit: ratelimit as never, key: 'key' }]).catch((error) => error)
     expect(error.code).toBe('INVALID_OPTION')
   })
 })

@@ -4,6 +4,7 @@ import {
   checkTables,
   closePeriods,
   type Database,
+  limitAll,
   Ratelimit,
   RatelimitError,
   storageSql,
@@ -144,7 +145,7 @@ const CHECKS: Checks = {
   'several limits': async (name) => {
     const [one, other] = [limiter(`${name} 1`), limiter(`${name} 2`)]
     await other.limit('key', { rate: 5 })
-    const all = () => Ratelimit.limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'key' })))
+    const all = () => limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'key' })))
     const used = async () =>
       [await one.getRemaining('key'), await other.getRemaining('key')].map((is) => is.used)
     equal((await all()).success, false)

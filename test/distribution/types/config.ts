@@ -11,6 +11,7 @@ import {
   type Duration,
   denied,
   type LimitResult,
+  limitAll,
   Ratelimit,
   type Threshold,
   type Usage,
@@ -116,7 +117,7 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   // @ts-expect-error no such time
   await ratelimit.grant('key', 1, { once: { id: 'event', for: '5w' } })
   // @ts-expect-error all of the calls have one id
-  await Ratelimit.limitAll([{ ratelimit, key: 'key', once }])
+  await limitAll([{ ratelimit, key: 'key', once }])
   // @ts-expect-error a look needs no id
   await ratelimit.getRemaining('key', { once })
   // @ts-expect-error no such option
@@ -304,7 +305,7 @@ export async function leases(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await exports.resetUsedTokens('key')
   // @ts-expect-error
-  await Ratelimit.limitAll([{ ratelimit: exports, key: 'key' }])
+  await limitAll([{ ratelimit: exports, key: 'key' }])
   // @ts-expect-error it limits the rate of calls
   await api.acquire('key')
   // @ts-expect-error
@@ -384,12 +385,12 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await credits.blockUntilReady('org', '1s')
   // @ts-expect-error
   await credits.schedule('org', { within: '1s' })
-  const { denied } = await Ratelimit.limitAll([
+  const { denied } = await limitAll([
     { ratelimit: api, key: 'org', rate: 2 },
     { ratelimit: credits, key: 'org', rate: 2, force: true },
   ])
   // @ts-expect-error credits have no plans
-  await Ratelimit.limitAll([{ ratelimit: credits, key: 'org', limiter }])
+  await limitAll([{ ratelimit: credits, key: 'org', limiter }])
   await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
   await Ratelimit.spend(
     [

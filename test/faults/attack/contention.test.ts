@@ -1,6 +1,12 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { type LimitResult, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
+import {
+  type LimitResult,
+  limitAll,
+  Ratelimit,
+  type RatelimitConfig,
+  type RatelimitError,
+} from '../../../src/index.ts'
 import { tell } from '../../support/happened.ts'
 import { usePool } from './pool.ts'
 
@@ -152,7 +158,7 @@ describe("a flood of one key never passes its limit, even with onError: 'allow'"
   const floods: Record<string, (api: Ratelimit) => Promise<{ readonly success: boolean }>[]> = {
     '5,000 with distinct rates': (api) => times(5_000, (i) => api.limit('own', { rate: 1 + i })),
     '12,000 equal ones': (api) => times(12_000, () => api.limit('own')),
-    '1,500 limitAll': (api) => times(1_500, () => Ratelimit.limitAll([{ ratelimit: api, key: 'own' }])),
+    '1,500 limitAll': (api) => times(1_500, () => limitAll([{ ratelimit: api, key: 'own' }])),
   }
   test.each(Object.entries(floods))('%s', async (kind, flood) => {
     const api = protective()
@@ -167,7 +173,7 @@ describe("a flood of one key never passes its limit, even with onError: 'allow'"
     const calls: Promise<{ readonly success: boolean }>[] = []
     for (let wave = 0; wave < 10; wave++) {
       const requests = [api, other].map((ratelimit) => ({ ratelimit, key: 'own' }))
-      calls.push(...times(75, () => begun(Ratelimit.limitAll(requests))))
+      calls.push(...times(75, () => begun(limitAll(requests))))
       await pause(40)
     }
     expect(await count('750 limitAll in waves', calls)).toBeLessThanOrEqual(5)
@@ -185,7 +191,7 @@ test('a flood of limitAll on one key leaves the pool to the others', async () =>
   const flood = Promise.all(
     times(64, async () => {
       while (goesOn) {
-        await Ratelimit.limitAll([{ ratelimit: quota, key: 'own' }]).catch(() => {})
+        await limitAll([{ ratelimit: quota, key: 'own' }]).catch(() => {})
         tell('a flood of limitAll', 'calls')
       }
     }),

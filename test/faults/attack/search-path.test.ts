@@ -7,6 +7,7 @@ import {
   checkTables,
   closePeriods,
   denied,
+  limitAll,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
@@ -194,8 +195,8 @@ async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void
   }
   await db().transaction((tx) => ratelimit.limit('one', { tx }))
   const requests = ['one', 'two', 'new of several'].map((key) => ({ ratelimit, key }))
-  await Ratelimit.limitAll(requests)
-  await Ratelimit.limitAll([...requests, { ratelimit, key: 'two', rate: 1e9 }])
+  await limitAll(requests)
+  await limitAll([...requests, { ratelimit, key: 'two', rate: 1e9 }])
   await (await Ratelimit.spend(requests, { rate: 2 })).release()
   const all = await Ratelimit.reserveAll(requests)
   if (all.success) await all.release()

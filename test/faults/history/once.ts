@@ -1,4 +1,4 @@
-import { type Database, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { EVENTS, PREFIX, sharesOf, TOKENS, type Told } from './events.ts'
 import { below, db, did, random, recorder } from './kit.ts'
 import { transaction, Undone } from './several.ts'
@@ -14,7 +14,7 @@ export async function event(): Promise<void> {
   const chosen = below(EVENTS)
   const requests = sharesOf(chosen).map((share) => ({ ratelimit, ...share }))
   const once = { id: String(chosen), for: '1d' } as const
-  const charge = (tx?: Database) => Ratelimit.limitAll(requests, { tx, once })
+  const charge = (tx?: Database) => limitAll(requests, { tx, once })
   for (let tries = 0; tries < 20; tries++) {
     did.calls++
     try {

@@ -1,5 +1,11 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { type Database, type LimitRequest, type LimitResult, Ratelimit } from '../../../src/index.ts'
+import {
+  type Database,
+  type LimitRequest,
+  type LimitResult,
+  limitAll,
+  Ratelimit,
+} from '../../../src/index.ts'
 import {
   ALL,
   below,
@@ -49,7 +55,7 @@ async function resultOf(all: Parameters<typeof recordEach>[1], place: number): P
 
 export async function together(): Promise<void> {
   const several = callsAt(ALL)
-  await recordEach(several, Ratelimit.limitAll(requestsOf(several)))
+  await recordEach(several, limitAll(requestsOf(several)))
 }
 
 export async function reserveTogether(): Promise<void> {
@@ -103,7 +109,7 @@ export async function joined(): Promise<void> {
   let taken: readonly LimitResult[] | undefined
   try {
     await transaction(async (tx) => {
-      const { success, results } = await Ratelimit.limitAll(requestsOf(several), { tx })
+      const { success, results } = await limitAll(requestsOf(several), { tx })
       if (!success || random() < 0.3) throw new Undone()
       taken = results
     })

@@ -1,7 +1,14 @@
 // Run by Jest in a CommonJS project.
 
 const { drizzle } = require('drizzle-orm/node-postgres')
-const { checkTables, Ratelimit, RatelimitError, storageSql, tableSql } = require('drizzle-ratelimit')
+const {
+  checkTables,
+  Ratelimit,
+  RatelimitError,
+  storageSql,
+  tableSql,
+  limitAll,
+} = require('drizzle-ratelimit')
 const { calendarWindow } = require('drizzle-ratelimit/calendar')
 const { Pool } = require('pg')
 
@@ -19,9 +26,9 @@ test('limits', async () => {
   expect(await checkTables(db)).toEqual([])
 
   const both = [api, month].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  expect((await Ratelimit.limitAll(both)).success).toBe(true)
-  expect((await Ratelimit.limitAll(both)).success).toBe(true)
-  expect(await Ratelimit.limitAll(both)).toMatchObject({ success: false, denied: [both[0]] })
+  expect((await limitAll(both)).success).toBe(true)
+  expect((await limitAll(both)).success).toBe(true)
+  expect(await limitAll(both)).toMatchObject({ success: false, denied: [both[0]] })
   expect(await month.getRemaining('key')).toMatchObject({ limit: 5, remaining: 3 })
   expect(await api.blockUntilReady('key', 0)).toMatchObject({ success: false })
 

@@ -1,0 +1,52 @@
+import type { LimitAllResult } from './answers/results.ts'
+import { checkOptions } from './base/check-options.ts'
+import { onFirstUse } from './base/on-first-use.ts'
+import { limitRequest, limitAll as names } from './options/call-table.ts'
+import type { AllOptions } from './options/calls.ts'
+import type { CreditRequest, LimitRequest } from './ratelimit.ts'
+
+const callsOfRequests = /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts'))
+const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))
+
+/**
+ * Checks several limits: all are consumed, or none.
+ *
+ * If the rows exist, it is one statement, with `tx` in your transaction. Every call locks rows in the same
+ * order, so calls never deadlock with each other or with single checks. Requests for the same row are added
+ * up: refunds count first, and the others in their order. A forced charge leaves less for the requests after
+ * it.
+ *
+ * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
+ * databases, and for one row under different limits; the errors of {@link Ratelimit.limit}.
+ *
+ * @example
+ * ```ts
+ * import { limitAll, type Ratelimit } from 'drizzle-ratelimit'
+ *
+ * declare const perSecond: Ratelimit
+ * declare const perMonth: Ratelimit
+ * const { success, denied, retryAfter } = await limitAll([
+ *   { ratelimit: perSecond, key: 'ip:192.0.2.1' },
+ *   { ratelimit: perMonth, key: 'org:1', rate: 5 },
+ * ])
+ * ```
+ */
+export function limitAll(
+  requests: readonly LimitRequest[],
+  options?: AllOptions,
+): Promise<LimitAllResult<LimitRequest>>
+/** Checks several limits, and the credits of keys. */
+export function limitAll(
+  requests: readonly (LimitRequest | CreditRequest)[],
+  options?: AllOptions,
+): Promise<LimitAllResult<LimitRequest | CreditRequest>>
+export async function limitAll(
+  requests: readonly (LimitRequest | CreditRequest)[],
+  options: AllOptions = {},
+): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
+  checkOptions(options, names)
+  const { callsOf } = await callsOfRequests()
+  const calls = await callsOf(requests, limitRequest)
+  const { limitCalls } = await several()
+  return await limitCalls(requests, calls, options.tx, options.once)
+}
