@@ -2,27 +2,19 @@ import { sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { CLOCK_PATH, databaseClock } from '../../support/database-clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 
 const database = useDatabase()
 const NOW_MS = Date.UTC(2026, 0, 31, 10, 15, 0, 7)
 const HOUR_MS = 3_600_000
 
-/** The microseconds that Postgres takes for the time, in place of its own clock. */
-const CLOCK = `
-  create schema clocks;
-  create table clocks.at as select 0::bigint as us;
-  create function clocks.clock_timestamp() returns timestamptz volatile language sql as
-    'select timestamptz ''epoch'' + us * interval ''1 microsecond'' from clocks.at'`
-
 test.each(['one key', 'a batch'])(
   'the time of the database is rounded down to milliseconds, %s',
   async (way) => {
-    await database.script(`drop schema if exists clocks cascade; ${CLOCK}`)
+    const setTime = await databaseClock(database)
     const db = hasServer() ? database.connect(1).db : database.db
-    // Functions of Postgres' own come first unless it is said otherwise.
-    await db.execute(sql.raw('set search_path = clocks, pg_catalog, public'))
-    const setTime = (ms: number, us: number) => database.rows(`update clocks.at set us = ${ms * 1000 + us}`)
+    await db.execute(sql.raw(`set search_path = ${CLOCK_PATH}`))
     const ratelimit = new Ratelimit({
       ...{ db, limiter: Ratelimit.fixedWindow(9, '1h'), prefix: way, cleanupProbability: 0 },
     })
