@@ -13,7 +13,7 @@ import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from '
 import { checkOptions, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
-import { type Handle, handles } from './check/handles.ts'
+import { expose, type Handle } from './check/handles.ts'
 import { answerTo } from './check/layers.ts'
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
@@ -109,7 +109,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const funded: Handle['funded'] = isCredits(limiter)
       ? async (key, options) => (await MODULES.funded()).fundedCall(checker, limiter, key, options)
       : undefined
-    handles.set(this, { checker, hash: this.#hash, funded })
+    expose(this, { checker, funded })
   }
 
   /** A bucket of tokens that refills at the end of each interval, or steadily. */

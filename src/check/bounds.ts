@@ -60,6 +60,11 @@ export class CallTime implements Time, Timed {
 /** Where a call runs: in a transaction, or alone. Alone, it may have begun its time already. */
 export type At = Database | CallTime | undefined
 
+/** Whether a call has begun its time. The other copy of the package may have, with a class of its own. */
+export function isCallTime(at: At): at is CallTime {
+  return at !== undefined && 'isOver' in at
+}
+
 /** When to stop waiting for a call. `Late` is the grant that may come after that. */
 export interface Bounds<Late = Outcome> {
   /** When this time is over. */

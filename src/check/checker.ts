@@ -13,7 +13,7 @@ import { Room, type Waiting } from '../runtime/room.ts'
 import type { Asking } from '../runtime/store.ts'
 
 import { refusalAt } from './admission.ts'
-import { type At, type Bounds, CallTime } from './bounds.ts'
+import { type At, type Bounds, isCallTime } from './bounds.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
 import type { Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
@@ -145,13 +145,13 @@ export class Checker implements Memory, Parts {
    */
   joined(tx: At): Connection | undefined {
     const home = this.rows.connection
-    if (!tx || tx instanceof CallTime) return home.isTransaction ? home : undefined
+    if (!tx || isCallTime(tx)) return home.isTransaction ? home : undefined
     return connectionTo(tx, home.keeping)
   }
 
   /** The limits on the time of a statement outside of a transaction. */
   boundsOf(tx: At): Bounds | undefined {
-    return tx instanceof CallTime ? { time: tx } : this.alone.bounds
+    return isCallTime(tx) ? { time: tx } : this.alone.bounds
   }
 
   /** Where a call runs: in the transaction that it joins, or alone. */

@@ -1,11 +1,10 @@
+import { checkOption } from '../options/validate.ts'
 import type { Checker } from './checker.ts'
 import type { FundedCall } from './funds.ts'
 
-/** The parts of a `Ratelimit` that other entries of the package use. */
+/** The parts of a `Ratelimit` that functions of the package use. */
 export interface Handle {
   readonly checker: Checker
-  /** Hashes a key for storage. Undefined if keys are stored as they are. */
-  readonly hash: ((key: unknown) => Promise<string>) | undefined
   /** Makes a call that funds pay. Undefined if each call of the limiter has one row. */
   readonly funded: ((key: string, asked: FundedOptions) => Promise<FundedCall>) | undefined
 }
@@ -17,5 +16,21 @@ export interface FundedOptions {
   readonly atLeast?: number | undefined
 }
 
-/** The handle of each `Ratelimit` of this copy of the package. */
-export const handles: WeakMap<object, Handle> = new WeakMap()
+/** A process may have two copies of the package, of ES modules and of CommonJS. They share the symbol. */
+const HANDLE = Symbol.for('drizzle-ratelimit')
+
+/** Lets functions reach the parts of a `Ratelimit`. */
+export function expose(ratelimit: object, handle: Handle): void {
+  Object.defineProperty(ratelimit, HANDLE, { value: handle })
+}
+
+/**
+ * The parts of a `Ratelimit`.
+ *
+ * @throws RatelimitError `INVALID_OPTION` with the message if it is none.
+ */
+export function handleOf(ratelimit: unknown, message: string): Handle {
+  const handle: Handle | undefined = Object(ratelimit)[HANDLE]
+  checkOption(handle !== undefined, message)
+  return handle
+}

@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Usage } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { type Handle, handles } from '../check/handles.ts'
+import { type Handle, handleOf } from '../check/handles.ts'
 import { lookAll } from '../check/look-all.ts'
 import { reset } from '../check/reset.ts'
 import { block, grant, unblock } from '../check/upkeep.ts'
@@ -50,15 +50,14 @@ export class Limit {
   constructor(name: string, given: Ratelimit | PlannedLimit) {
     const planned = typeof given === 'object' && given !== null && 'ratelimit' in given ? given : undefined
     if (planned) checkOptions(planned, PLANNED_NAMES, 'Each limit')
-    const handle = handles.get(Object(planned ? planned.ratelimit : given))
-    checkOption(
-      handle !== undefined,
-      'Each limiter must be a Ratelimit, or have one as `ratelimit`, of the same copy of this package.',
+    const handle = handleOf(
+      planned ? planned.ratelimit : given,
+      'Each limiter must be a Ratelimit of this package, or have one as `ratelimit`.',
     )
     const { rows, terms } = handle.checker
     this.name = name
     this.prefix = rows.namespace.prefix
-    this.isHashed = handle.hash !== undefined
+    this.isHashed = terms.hash !== undefined
     this.isCounted = terms.denials !== undefined
     this.isBalance = isBalance(terms.limiter)
     this.isLockout = terms.limiter.algorithm.numbers.block !== undefined
@@ -73,7 +72,8 @@ export class Limit {
 
   /** The key of the rows for a key that a person has typed. */
   async stored(key: string): Promise<string> {
-    return this.#handle.hash ? this.#handle.hash(key) : key
+    const { hash } = this.#handle.checker.terms
+    return hash ? hash(key) : key
   }
 
   /** The keys that have used most. None for an unlimited plan, which has no rows. */

@@ -5,7 +5,7 @@ import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER } from '../check/funds.ts'
-import { handles } from '../check/handles.ts'
+import { handleOf } from '../check/handles.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
 import { execute, type Row } from '../database/run.ts'
@@ -66,9 +66,7 @@ export async function settleExpired(
   const { ratelimit, as, limit = 100, limiterOf } = options
   checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
   checkEnding(as, 'as')
-  const handle = handles.get(Object(ratelimit))
-  checkOption(handle !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
-  const { checker, funded } = handle
+  const { checker, funded } = handleOf(ratelimit, 'ratelimit must be a Ratelimit of this package.')
   if (!funded) checkLimiter(ratelimit.limiter)
   checkOption(!funded || limiterOf === undefined, FUNDED_LIMITER)
   const found = (await findFree(tx, checker, limit)).map((row) => ({

@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER } from '../check/funds.ts'
-import { type Handle, handles } from '../check/handles.ts'
+import { type Handle, handleOf } from '../check/handles.ts'
 import type { Requested } from '../options/calls.ts'
 import { callOf, checkOption } from '../options/validate.ts'
 
@@ -20,15 +20,11 @@ export async function callsOf(
   const calls = Array.from(requests, (request: Requested) => {
     checkOptions(request, names, 'Each request')
     const { ratelimit, key } = request
-    const handle = handles.get(Object(ratelimit))
-    checkOption(
-      handle !== undefined,
-      'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
-    )
-    const { checker, hash } = handle
-    checker.rows.namespace.onUse?.()
+    const handle = handleOf(ratelimit, 'Each ratelimit must be a Ratelimit of this package.')
+    const { rows, terms } = handle.checker
+    rows.namespace.onUse?.()
     const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)
-    return hash ? hash(key).then(callWith) : callWith(key)
+    return terms.hash ? terms.hash(key).then(callWith) : callWith(key)
   })
   return Promise.all(calls)
 }

@@ -1,6 +1,6 @@
 import type { Outcome } from '../answers/outcome.ts'
 import { onceFor } from '../base/once-for.ts'
-import { type At, CallTime, timedOut } from '../check/bounds.ts'
+import { type At, type CallTime, isCallTime, timedOut } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { endOfBlock, gateOf, passing } from '../check/gate.ts'
 import { isRequest, unlimitedOutcome } from '../check/unlimited.ts'
@@ -71,7 +71,7 @@ export function askedOf(
     calls,
     checkers,
     joined,
-    time: tx instanceof CallTime ? tx : undefined,
+    time: isCallTime(tx) ? tx : undefined,
     rowOf,
     unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
     ids: ids.map((id) => found(rowOf, id)),

@@ -1,4 +1,4 @@
-import { CallTime } from '../check/bounds.ts'
+import { type CallTime, isCallTime } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Connection } from '../database/connection.ts'
@@ -23,7 +23,7 @@ export async function withoutLeases<T>(
   const leasing = calls.filter(({ checker, call }) => checker.leases && call.purpose !== 'look' && !joined)
   if (leasing.length === 0) return work(own)
   return withinTimeout(checkers, own, async (at) => {
-    const time = at instanceof CallTime ? at : undefined
+    const time = isCallTime(at) ? at : undefined
     const withheld = leasing.flatMap(({ checker, call }) => checker.leases?.withhold(call.key) ?? [])
     const returned = Promise.all(withheld.map((each) => each.returned))
     try {

@@ -196,7 +196,7 @@ test('limiters of two copies of this package are refused together', async () => 
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',
-      message: 'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
+      message: 'Each ratelimit must be a Ratelimit of this package.',
     })
   }
 })

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
+import type { Ratelimit } from 'drizzle-ratelimit'
 import { describe, expect, inject, test } from 'vitest'
 import { emptyDatabase } from '../../support/databases.ts'
 import { ENTRIES } from '../../support/entries.ts'
@@ -84,10 +85,36 @@ describe('its ES and its CommonJS modules in one process', async () => {
     },
   )
 
-  test.each(kinds)('limitAll of %s refuses a limiter of the other', async (prefix, { limitAll }, other) => {
-    const ratelimit = new other.Ratelimit({ db, limiter: other.Ratelimit.fixedWindow(5, '1m'), prefix })
-    const error = await limitAll([{ ratelimit: ratelimit as never, key: 'key' }]).catch((error) => error)
-    expect(error.code).toBe('INVALID_OPTION')
+  test.each(kinds)('functions of %s take limiters of the other', async (kind, own, other) => {
+    const limited = (from: Package, prefix: string) =>
+      new from.Ratelimit({ db, limiter: own.Ratelimit.fixedWindow(5, '1m'), prefix: `${kind} ${prefix}` })
+    const sources = [limited(other, 'other'), limited(own, 'own')].map((each) => ({
+      ratelimit: each as Ratelimit,
+      key: 'key',
+    }))
+    const [{ ratelimit }] = sources as [(typeof sources)[0]]
+    const used = async () =>
+      Promise.all(sources.map(async (each) => (await each.ratelimit.getRemaining('key')).used))
+
+    expect(await own.limitAll(sources)).toMatchObject({ success: true })
+    expect(await used()).toEqual([1, 1])
+    // In memory, and by a name.
+    for (const name of [{}, { id: 'job', expires: '1m' } as const]) {
+      const reserved = await own.Ratelimit.reserveAll(sources, name)
+      if (reserved.success) await reserved.commit([0, 1])
+    }
+    expect(await used()).toEqual([1, 3])
+    const together = { rate: 5, id: 'work', expires: '1m' } as const
+    expect(await own.Ratelimit.spend(sources, together)).toMatchObject({ granted: [4, 1] })
+    expect(await own.Ratelimit.settleSpent(sources, 'work', 2)).toMatchObject({ granted: [2, 0] })
+    expect(await used()).toEqual([3, 3])
+    expect(await ratelimit.reserve('key', { rate: 2, id: 'lost', expires: '1ms' })).toMatchObject({
+      success: true,
+    })
+    await expect
+      .poll(() => db.transaction((tx) => own.settleExpired(tx, { ratelimit, as: 'release' })))
+      .toMatchObject([{ id: 'lost', returned: 2 }])
+    expect(await used()).toEqual([3, 3])
   })
 })
 
