@@ -14,6 +14,8 @@ export interface PayingCall extends LimiterCall {
   readonly pays?: Pays | undefined
   /** Unix milliseconds from which it has nothing. Default: never. */
   readonly endsAt?: number | undefined
+  /** Whether its list is not done if the window that paid is over. */
+  readonly inTime?: boolean
   /** The kind of its entry. Default: by the rate. */
   readonly kind?: Entry['kind']
 }

@@ -3,50 +3,21 @@ import { hasPeriods } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
-import type { LimiterCall } from '../check/checker.ts'
 import { runOn } from '../check/run-on.ts'
 import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { stateIn } from '../runtime/number-columns.ts'
-import { found } from '../several/enough.ts'
-import { askedOf, takeTogether } from '../several/together.ts'
 import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
-import { type Settled, settlementOf } from './settlement.ts'
-
-/** Longer than a statement waits for a row in most cases. */
-const LONG_WAIT_MS = 10_000
-
-/**
- * Whether the period of one of the estimates has ended within the grace time, or may end while a statement
- * waits for its row. It locks nothing.
- */
-export async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
-  const looks = settled.map(lookFor)
-  const asked = askedOf(looks, tx)
-  const decisions = await takeTogether(asked)
-  return settled.some((each, place) => {
-    const look = found(decisions.looks, found(asked.rowOf, looks[place] as LimiterCall))
-    return endsSoon(each, look) || endedPeriod(each, look) !== undefined
-  })
-}
-
-function endsSoon({ estimate: { windowEnd } }: Settled, { now }: Decision): boolean {
-  return windowEnd !== null && now < windowEnd && windowEnd <= now + LONG_WAIT_MS
-}
-
-/** The call that looks at the running period. */
-function lookFor(settled: Settled): LimiterCall {
-  const settlement = settlementOf(settled)
-  const call: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }
-  return { checker: settled.each.checker, call }
-}
+import { isTooLate, type Settled, settlementOf } from './settlement.ts'
 
 /** The period that paid, if it has ended within the grace time. */
-function endedPeriod({ each, estimate, limiter }: Settled, { now, state }: Decision): Period | undefined {
+export function endedPeriod(settled: Settled, look: Decision | undefined): Period | undefined {
+  const { each, estimate } = settled
   const { windowStart: start } = estimate.paid
-  if (start === null || !hasPeriods(limiter) || state.windowStart <= start) return undefined
+  if (start === null || !isTooLate(settled, look) || look.state.windowStart < start) return undefined
+  const { now, state } = look
   // A change of the plan may have ended the period before its limit would have.
   const end = Math.min(estimate.windowEnd ?? state.windowStart, state.windowStart)
   return now < end + each.checker.terms.graceMs ? { start, end } : undefined
@@ -63,9 +34,11 @@ function endedPeriod({ each, estimate, limiter }: Settled, { now, state }: Decis
 export async function settleLate(settled: Settled, tx: At): Promise<Allowed | undefined> {
   const { checker } = settled.each
   const { id } = settled.estimate
-  const { key, limiter, rate, reserved } = settlementOf(settled)
+  const settlement = settlementOf(settled)
+  const { key, limiter, rate, reserved } = settlement
   if (!hasPeriods(limiter)) return undefined
-  const outcome = await checker.decide(lookFor(settled).call, tx)
+  const look: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }
+  const outcome = await checker.decide(look, tx)
   const { decision } = outcome
   const period = endedPeriod(settled, decision)
   if (!period) return undefined

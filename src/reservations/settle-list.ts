@@ -4,12 +4,12 @@ import type { Allowed } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
-import { notAsExpected } from '../database/rows.ts'
+import type { Decision } from '../runtime/call.ts'
 import { found } from '../several/enough.ts'
 import { partsOf, shareOf } from '../several/parts.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import { withFunds } from '../several/with-funds.ts'
-import { differenceOf, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+import { differenceOf, mayBeLate, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 
 /** What one cost is above the estimates. The limits pay it in their order. */
 export interface Missing {
@@ -25,24 +25,36 @@ export interface SettledList {
   readonly shares?: readonly number[]
 }
 
+/** Nothing was settled, because periods that paid are over. */
+export interface TooLate {
+  /** What was found of each limit. Undefined for limits without a row, and for funds. */
+  readonly looks: readonly (Decision | undefined)[]
+}
+
+/** Estimates that are settled together. */
+export interface Together {
+  readonly settled: readonly Settled[]
+  readonly missing: Missing | undefined
+  /** The calls that close the rows of the estimates. */
+  readonly closings: readonly LimiterCall[]
+}
+
 /**
  * Settles estimates in one statement, apart from the reads that find rows of funds.
  *
- * @param closings The calls that close the rows of the estimates.
- * @returns Undefined if one of these was closed before.
+ * @returns Undefined if one of their rows was closed before.
  */
 export async function settleList(
-  settled: readonly Settled[],
-  missing: Missing | undefined,
+  { settled, missing, closings }: Together,
   tx: At,
-  closings: readonly LimiterCall[],
-): Promise<SettledList | undefined> {
+): Promise<SettledList | TooLate | undefined> {
   const calls = settled.map((each, place) => callFor(each, place, missing))
   const find = (_: FundedCall, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
   const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
   const { payers, ...sent } = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
   if (sent.fate === 'repeated') return undefined
-  if (!sent.isOver) throw notAsExpected('contradicts itself')
+  if (!sent.isOver)
+    return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
   if (!missing) return { answers: payers.map((_, place) => answerTo(place, settled, payers, sent)) }
   const shares = paidByEach(payers, sent)
   const answers = payers.map((payer, place) =>
@@ -55,14 +67,10 @@ export async function settleList(
 function callFor(settled: Settled, place: number, missing: Missing | undefined): PayingCall {
   const { each } = settled
   if (isFunded(each)) return each
-  const call = settlementOf(settled)
-  if (!missing) return { checker: each.checker, call }
+  const own = { checker: each.checker, call: settlementOf(settled), inTime: mayBeLate(settled) }
+  if (!missing) return own
   const { rate, debtor } = missing
-  const paying = {
-    checker: each.checker,
-    call: { ...call, rate, purpose: 'adjust' },
-    kind: 'charge',
-  } as const
+  const paying = { ...own, call: { ...own.call, rate, purpose: 'adjust' }, kind: 'charge' } as const
   return place === debtor ? { ...paying, pays: 'the rest' } : paying
 }
 

@@ -3,7 +3,7 @@ import type { Allowed } from '../answers/results.ts'
 import { inTurn } from '../base/in-turn.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { At } from '../check/bounds.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
 import { runOn } from '../check/run-on.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
@@ -13,15 +13,18 @@ import { inTransactionIf } from '../database/transaction.ts'
 import { lockRows } from '../several/lock-rows.ts'
 import { lastFirst } from '../several/shares.ts'
 import type { Costs, SettledAll, Settling } from './costs.ts'
-import { type Missing, type SettledList, settleList } from './settle-list.ts'
+import { type Missing, type SettledList, settleList, type Together, type TooLate } from './settle-list.ts'
 import {
   type Charged,
+  differenceOf,
+  isTooLate,
   mayBeLate,
   type Settled,
   settledAnswer,
   settlementOf,
   wholeOf,
   withCost,
+  withoutPeriod,
 } from './settlement.ts'
 
 /**
@@ -46,7 +49,7 @@ export async function settle(
   const actuals = 'each' in costs ? costs.each : keptOf(charged, costs.total)
   const settled = charged.map((each, place) => withCost(each, actuals[place] as number, limiters[place]))
   const missing = 'each' in costs ? undefined : missingFor(settled, costs)
-  const list = await settleAll(settled, missing, tx, closings)
+  const list = await settleAll({ settled, missing, closings }, tx)
   if (!list && closings.length === 0) throw notAsExpected('contradicts itself')
   if (!list || 'each' in costs) return list && { granted: actuals, results: list.answers }
   const results = list.answers.map((answer, place) => withUnlimited(answer, settled[place] as Settled))
@@ -86,87 +89,85 @@ function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed 
 }
 
 /** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
-function settleAll(
-  settled: readonly Settled[],
-  missing: Missing | undefined,
-  tx: At,
-  closings: readonly LimiterCall[],
-): Promise<SettledList | undefined> {
-  const isInGrace = settled.some(mayBeLate)
-  const isAlone = isOne(settled) && closings.length === 0
+function settleAll(all: Together, tx: At): Promise<SettledList | undefined> {
+  const { settled, closings } = all
+  const isOneStatement = isAlone(all) && !settled.some(mayBeLate)
   // Where there are rows to close, the time of the call has begun.
-  if (!isInGrace && (isAlone || closings.length > 0)) return settleInTime(settled, missing, tx, closings)
+  if (isOneStatement || closings.length > 0) return settleFrom(all, tx)
   const checkers = settled.map(({ each }) => each.checker)
-  return withinTimeout(checkers, tx, async (at) => {
-    if (isInGrace && isAlone) return settleInGrace(settled, missing, at, closings)
-    const isLate = isInGrace && (closings.length > 0 || (await isOneLate(settled, at)))
-    if (!isLate) return settleList(settled, missing, at, closings)
-    const settleIn = async (own: Connection) => {
-      await lockAll(settled, closings, own)
-      return settleInGrace(settled, missing, own.db, closings)
-    }
-    return runOn(checkers[0] as Checker, at, 'changes', (connection) =>
-      inTransactionIf(connection, settleIn, (list) => list !== undefined),
-    )
-  })
+  return withinTimeout(checkers, tx, (at) => settleFrom(all, at))
 }
 
-function settleInTime(
-  settled: readonly Settled[],
-  missing: Missing | undefined,
-  tx: At,
-  closings: readonly LimiterCall[],
-): Promise<SettledList | undefined> {
-  const isAlone = isOne(settled) && !missing && closings.length === 0
-  return isAlone ? settleOne(settled[0], tx) : settleList(settled, missing, tx, closings)
+/** A period may end while a statement waits for its row. So the statement says so, and has settled nothing. */
+async function settleFrom(all: Together, tx: At): Promise<SettledList | undefined> {
+  const found = await settleInTime(all, tx)
+  if (!found || 'answers' in found) return found
+  const { settled, closings } = all
+  const { looks } = found
+  const isLate = (each: Settled, place: number) => isTooLate(each, looks[place])
+  if (!settled.some(isLate)) throw notAsExpected('contradicts itself')
+  const { endedPeriod } = await late()
+  if (!settled.some((each, place) => endedPeriod(each, looks[place]))) {
+    const rest = settled.map((each, place) => (isLate(each, place) ? withoutPeriod(each) : each))
+    return settleFrom({ ...all, settled: rest }, tx)
+  }
+  if (isOne(settled) && closings.length === 0) return correctAll(all, tx)
+  const [{ each }] = settled as readonly [Settled]
+  const correctIn = async (own: Connection) => {
+    await lockAll(settled, closings, own)
+    return correctAll(all, own.db)
+  }
+  return runOn(each.checker, tx, 'changes', (connection) =>
+    inTransactionIf(connection, correctIn, (list) => list !== undefined),
+  )
+}
+
+function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | undefined> {
+  // Outside of a list, what was too little would be charged to another period than the one that paid.
+  const needsList = all.settled.some((each) => mayBeLate(each) && differenceOf(each) > 0)
+  return isAlone(all) && !needsList ? settleOne(all.settled[0], tx) : settleList(all, tx)
 }
 
 /** One limit of one row needs no list, so its settlement shares a statement as checks do. */
-async function settleOne(settled: Settled, tx: At): Promise<SettledList> {
+async function settleOne(settled: Settled, tx: At): Promise<SettledList | TooLate> {
   const { checker } = settled.each
   const outcome = await checker.decide(settlementOf(settled), tx)
+  if (isTooLate(settled, outcome.decision)) return { looks: [outcome.decision] }
   return { answers: [settledAnswer(outcome, settled, checker.terms.reporting)] }
 }
 
-function isOne(settled: readonly Settled[]): settled is readonly [Settled] {
+function isAlone(all: Together): all is Together & { readonly settled: readonly [Settled] } {
+  return isOne(all.settled) && !all.missing && all.closings.length === 0
+}
+
+function isOne(settled: readonly Settled[]): boolean {
   const [first] = settled
   return settled.length === 1 && first !== undefined && !isFunded(first.each)
 }
 
 const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
 
-async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
-  return (await late()).isOneLate(settled.filter(mayBeLate), tx)
-}
-
 /** Corrects the periods that have ended, and settles the rest as a list. */
-async function settleInGrace(
-  settled: readonly Settled[],
-  missing: Missing | undefined,
-  tx: At,
-  closings: readonly LimiterCall[],
-): Promise<SettledList | undefined> {
+async function correctAll(all: Together, tx: At): Promise<SettledList | undefined> {
   const { settleLate } = await late()
+  const { settled, missing, closings } = all
   const corrected = await inTurn(settled, async (each) =>
     mayBeLate(each) ? settleLate(each, tx) : undefined,
   )
   if (missing) {
     // What is above the estimates comes from the present periods.
-    const rest = settled.map((each, place) => (corrected[place] ? unreserved(each) : each))
-    return settleList(rest, missing, tx, closings)
+    const rest = settled.map((each, place) => (corrected[place] ? withoutPeriod(each) : each))
+    return settleFrom({ ...all, settled: rest }, tx)
   }
   const rest = settled.filter((_, place) => !corrected[place])
-  const list = rest.length + closings.length > 0 ? await settleInTime(rest, missing, tx, closings) : NOTHING
+  const isLeft = rest.length + closings.length > 0
+  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : NOTHING
   if (!list) return undefined
   const answers = list.answers.values()
   return { answers: corrected.map((answer) => answer ?? (answers.next().value as Allowed)) }
 }
 
 const NOTHING: SettledList = { answers: [] }
-
-function unreserved({ estimate, ...settled }: Settled): Settled {
-  return { ...settled, estimate: { ...estimate, isReserved: false } }
-}
 
 /**
  * Locks the limits and the rows of estimates in the order of every list, for statements that need only some of

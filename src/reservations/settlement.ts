@@ -1,5 +1,6 @@
 import type { AnyAlgorithm, Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
+import { hasPeriods } from '../algorithms/limiter.ts'
 import { type Answered, allowanceOf, type PaidPart, type Reporting, withCrossed } from '../answers/answer.ts'
 import { type Outcome, type Payment, returnedBy } from '../answers/outcome.ts'
 import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
@@ -9,7 +10,7 @@ import { onceFor } from '../base/once-for.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
-import { type Call, reservedIn } from '../runtime/call.ts'
+import { type Call, type Decision, reservedIn } from '../runtime/call.ts'
 
 // The arithmetic of settling the estimate of one limit.
 
@@ -29,8 +30,11 @@ export interface Estimate {
   readonly refundableUntil: number | null
   /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
   readonly windowEnd: number | null
-  /** A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. */
-  readonly how: 'charged' | 'passed' | 'degraded'
+  /**
+   * A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. `'over'` if the
+   * period that was charged is over, and was corrected, or cannot be.
+   */
+  readonly how: 'charged' | 'passed' | 'degraded' | 'over'
   /** Whether it is reserved until it is settled. What `spend` takes without a name counts as a cost at once. */
   readonly isReserved: boolean
   /** The layout of the rows that were charged. */
@@ -127,8 +131,8 @@ export function differenceOf(settled: Settled): number {
   const unpaid = actual - paid.rate
   // A dry run does not charge a call that the limit would deny.
   if (how === 'passed') return 0
-  // No refund if the charge may not have been made, or if rows of another algorithm paid.
-  if (unpaid < 0 && (how === 'degraded' || !hasPaid(settled))) return 0
+  // No refund if the charge may not have been made, its period is over, or rows of another algorithm paid.
+  if (unpaid < 0 && (how !== 'charged' || !hasPaid(settled))) return 0
   return limiter.algorithm.integersOnly ? wholeOf(unpaid) : unpaid
 }
 
@@ -159,7 +163,20 @@ function withKept(
 
 /** Whether the period that paid may be over, and still be corrected. */
 export function mayBeLate(settled: Settled): boolean {
-  return settled.each.checker.terms.graceMs > 0 && settled.estimate.how === 'charged' && hasPaid(settled)
+  const { each, estimate, limiter } = settled
+  const isGiven = each.checker.terms.graceMs > 0 && estimate.how === 'charged'
+  return isGiven && hasPaid(settled) && hasPeriods(limiter) && estimate.paid.windowStart !== null
+}
+
+/** Whether the key has another period than the one that paid. */
+export function isTooLate(settled: Settled, look: Decision | undefined): look is Decision {
+  const { windowStart } = settled.estimate.paid
+  return mayBeLate(settled) && look !== undefined && look.state.windowStart !== windowStart
+}
+
+/** The settlement without the period that paid: nothing is given back, and what was too little is charged. */
+export function withoutPeriod({ estimate, ...settled }: Settled): Settled {
+  return { ...settled, estimate: { ...estimate, how: 'over' } }
 }
 
 /** Whether rows of the plan's algorithm were charged the estimate. */

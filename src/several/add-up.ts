@@ -29,12 +29,15 @@ export interface RowRequest extends Request {
   readonly forced: number
   /** The kind of its entry. Default: by the rate. */
   readonly kind: Entry['kind'] | undefined
+  /** Whether the list is not done if the window that paid is over. */
+  readonly inTime: boolean
 }
 
 /** A call that the database decides. */
 interface Charge extends LimiterCall {
   readonly call: Request
   readonly kind?: Entry['kind']
+  readonly inTime?: boolean
 }
 
 function isCharge(each: LimiterCall): each is Charge {
@@ -120,6 +123,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     namespace,
     reporting: terms.reporting,
     kind: first.kind,
+    inTime: first.inTime === true,
     rate,
     refund,
     needed,
@@ -141,6 +145,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   return {
     ...row,
     refusesOther: charges.some(({ call }) => call.refusesOther),
+    inTime: charges.some(({ inTime }) => inTime),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),

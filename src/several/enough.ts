@@ -5,7 +5,7 @@ import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { afterRefund, chargeOf, fits } from './parts.ts'
+import { afterRefund, chargeOf, fits, isTooLate } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
@@ -13,7 +13,7 @@ import { type Source, sharesOf } from './shares.ts'
 export function isEnough({ rows, groups }: List, lookAt: (row: RowRequest) => Decision): boolean {
   const fitsAlone = (row: RowRequest) => row.reporting.dryRun || fits(row, lookAt(row))
   return (
-    rows.every((row) => isInGroup(groups, row) || fitsAlone(row)) &&
+    rows.every((row) => !isTooLate(row, lookAt(row)) && (isInGroup(groups, row) || fitsAlone(row))) &&
     groups.every((group) => haveEnough(group, lookAt))
   )
 }

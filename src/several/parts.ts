@@ -32,6 +32,11 @@ function isLate({ limiter, paidWindowStart, refundableUntil }: Request, look: De
     : look.now >= (refundableUntil ?? Number.POSITIVE_INFINITY)
 }
 
+/** Whether a row whose window has to have paid counts another one. */
+export function isTooLate(row: RowRequest, look: Decision): boolean {
+  return row.inTime && !isLook(row) && isLate(row, look)
+}
+
 /** The amount that the refunds of a row give back. */
 export function returnedTo(row: Refunding, look: Decision): number {
   return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))

@@ -54,6 +54,7 @@ export function shapeOf(
     isDry: !isOnlySeen && row.reporting.dryRun,
     isNeeded: !isOnlySeen && isNeeded(row),
     makes: !isOnlySeen && makes(row),
+    inTime: !isOnlySeen && row.inTime,
     pays,
   }
 }
@@ -85,7 +86,8 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     512 * Number(shape.makes) +
     1024 * Number(pays === 'what it owes') +
     2048 * Number(pays === 'the rest') +
-    4096 * Number(pays === 'what is not owed')
+    4096 * Number(pays === 'what is not owed') +
+    8192 * Number(shape.inTime)
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes?.join('+') ?? ''}`
 }
 

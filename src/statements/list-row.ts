@@ -33,6 +33,8 @@ export interface ListRow {
   readonly isNeeded: boolean
   /** Whether the row is usually missing. The statement then inserts it. */
   readonly makes: boolean
+  /** Whether the list is not done if the window that paid is over. */
+  readonly inTime: boolean
   /** Whether the version that is found is kept, to tell whether the row has changed since the snapshot. */
   readonly keepsVersion?: boolean
   /** What the row pays of the shared rate. Undefined if it pays its own rate. */

@@ -141,6 +141,7 @@ export function verdictOn(placed: PlacedRow): Verdict {
     ...(isDry || !asks ? [] : [fits]),
     ...(does === 'adjust' || does === 'grant' ? [isCountable()] : []),
     ...(rules.refusesOther ? [sql`not ${of(OTHER)}`] : []),
+    ...(row.inTime ? [sql`${of('window_start')} = ${parameters.number('paidWindowStart')}`] : []),
     ...(algorithm.applies ? [algorithm.applies(now, params)] : []),
   ]
   const { columns } = stepOf(placed, {

@@ -1,14 +1,17 @@
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import {
+  type Allowed,
   type ClosedPeriod,
   closePeriods,
+  type Database,
   type EndedPeriod,
   Ratelimit,
   type Reservation,
 } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
 import { PATIENTLY } from '../support/patience.ts'
 
 const database = useDatabase()
@@ -67,30 +70,87 @@ test('late costs, calls of the new period and closings at once bill each period 
   expect(billed.size).toBe(KEYS)
 })
 
-test('a period that ends while the settlement of a list waits for its row is corrected', async () => {
-  const { db } = database.connect(4)
-  const common = { db, timeout: false, cleanupProbability: 0 } as const
-  const [quota, other] = ['ends', 'other'].map(
-    (prefix) =>
-      new Ratelimit({
-        ...{ ...common, prefix, limiter: Ratelimit.fixedWindow(10, '1s') },
-        ...{ keepEnded: true, grace: '1h' },
-      }),
-  ) as [Ratelimit, Ratelimit]
-  const requests = [quota, other].map((ratelimit) => ({ ratelimit, key: 'key', rate: 6 }))
-  const reserved = await Ratelimit.reserveAll(requests)
-  if (!reserved.success) throw new Error('denied')
-  const blocker = await database.client()
-  await blocker.query('begin')
-  try {
-    await blocker.query(`select from rate_limit_ephemeral where prefix = 'ends' for update`)
-    const settled = reserved.commit([2, 2])
-    const end = Math.max(...reserved.results.map(({ reset }) => reset))
-    const isOver = async () => (await quota.getRemaining('key')).reset > end + 100
-    await vi.waitUntil(isOver, PATIENTLY)
-    await blocker.query('commit')
-    expect(await settled).toMatchObject([{ returned: 4 }, { returned: 4 }])
-  } finally {
-    await blocker.query('rollback')
+const CASES = [false, true].flatMap((isList) =>
+  (['alone', 'in a transaction', 'by name'] as const).flatMap((how) =>
+    [2, 9].map((cost) => ({ what: isList ? 'a list' : 'one limit', isList, how, cost })),
+  ),
+)
+
+/** Charges an estimate of 6 of one limit, or of two. They are settled with a cost of each. */
+async function estimate(
+  { isList, how, cost }: (typeof CASES)[number],
+  db: Database,
+  ...quotas: readonly [Ratelimit, Ratelimit]
+) {
+  const naming = how === 'by name' ? ({ id: 'job', expires: '1h' } as const) : {}
+  const [first] = quotas
+  const requests = quotas.map((ratelimit) => ({ ratelimit, key: 'key', rate: 6 }))
+  const one = isList ? undefined : await first.reserve('key', { rate: 6, ...naming })
+  const list = isList ? await Ratelimit.reserveAll(requests, naming) : undefined
+  const settleIn = async (tx: Database | undefined): Promise<readonly Allowed[]> => {
+    if (list?.success) return list.commit([cost, cost], { tx })
+    if (one?.success) return [await one.commit(cost, { tx })]
+    throw new Error('denied')
   }
-})
+  const settle = () => (how === 'in a transaction' ? db.transaction(settleIn) : settleIn(undefined))
+  const end = Math.max(...(one ? [one] : (list?.results ?? [])).map(({ reset }) => reset))
+  return { settle, end }
+}
+
+test.each(CASES)(
+  'a cost of $cost of $what, settled $how: a period that ends while it waits for its row is corrected',
+  async (each) => {
+    const { what, isList, how, cost } = each
+    const { db } = database.connect(4)
+    const limiter = Ratelimit.fixedWindow(10, '500ms')
+    const common = { db, limiter, timeout: false, cleanupProbability: 0 } as const
+    const [prefix, other] = [0, 1].map((place) => `${what} ${how} ${cost} ${place}`) as [string, string]
+    const quotas = [prefix, other].map(
+      (own) => new Ratelimit({ ...common, prefix: own, keepEnded: true, grace: '1h' }),
+    ) as [Ratelimit, Ratelimit]
+    const { settle, end } = await estimate(each, db, ...quotas)
+    const blocker = await database.client()
+    await blocker.query('begin')
+    try {
+      await blocker.query(`select from rate_limit_ephemeral where prefix = '${prefix}' for update`)
+      const settled = settle()
+      const isOver = async () => (await quotas[0].getRemaining('key')).reset > end + 100
+      await vi.waitUntil(isOver, PATIENTLY)
+      await blocker.query('commit')
+      const answer = cost < 6 ? { returned: 6 - cost, remaining: 10 } : { remaining: 10 }
+      expect(await settled).toMatchObject(isList ? [answer, answer] : [answer])
+    } finally {
+      await blocker.query('rollback')
+    }
+    const closed = (own: string) =>
+      db.transaction((tx) => closePeriods(tx, { prefix: own, limiter, durable: false }))
+    expect(await closed(prefix)).toMatchObject([{ used: cost }])
+    expect(await closed(other)).toMatchObject(isList ? [{ used: cost }] : [])
+  },
+)
+
+test.each(CASES)(
+  'a cost of $cost of $what, settled $how, behind the first call of the next period is a correction',
+  async (each) => {
+    const { what, isList, how, cost } = each
+    const { db } = database.connect(4)
+    const limiter = calendarWindow(10, 'month')
+    const common = { db, limiter, timeout: false, cleanupProbability: 0 } as const
+    const at = (place: number, ms: number) => {
+      const own = { prefix: `next ${what} ${how} ${cost} ${place}`, clock: new TestClock(ms).now }
+      return new Ratelimit({ ...common, ...own, keepEnded: true, grace: '1h' })
+    }
+    const [later, other] = [at(0, END), at(1, END - 1)]
+    const { settle } = await estimate(each, db, at(0, END - 1), other)
+    const { settled } = await db.transaction(async (tx) => {
+      expect(await later.limit('key', { rate: 3, tx })).toMatchObject({ ended: { end: END, used: 6 } })
+      const waiting = settle()
+      await untilWaiting(database)
+      return { settled: waiting }
+    })
+    const corrected = { correction: { end: END, used: cost - 6 }, remaining: 7 }
+    expect(await settled).toMatchObject(isList ? [corrected, { remaining: 10 - cost }] : [corrected])
+    expect(await later.getRemaining('key')).toMatchObject({ used: 3 })
+    expect(await other.getRemaining('key')).toMatchObject({ used: isList ? cost : 0 })
+  },
+)

@@ -2,6 +2,7 @@ import { withReplicas } from 'drizzle-orm/pg-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
 import type { Fault } from '../support/proxy.ts'
@@ -23,14 +24,16 @@ interface Way {
 
 const onEntries = (tx: unknown, entries: readonly Entry[]) => writeEntries(tx as never, entries)
 const RECORDED = { onEntries }
-const IN_GRACE = { keepEnded: true, grace: '1h' } as const
 
 /** A month of 100 units, and what is used of it. */
 function monthOn({ db }: Pool, config: object = {}) {
   const common = { limiter: calendarWindow(100, 'month'), prefix: newPrefix('own'), cleanupProbability: 0 }
   const month = new Ratelimit({ ...common, ...config, db })
-  const direct = new Ratelimit({ ...common, db: database.db })
-  return { month, used: async () => (await direct.getRemaining(SECRET)).used }
+  const used = async (at: object = {}) => {
+    const direct = new Ratelimit({ ...common, ...at, db: database.db })
+    return (await direct.getRemaining(SECRET)).used
+  }
+  return { month, used }
 }
 
 function recordedOn(opened: Pool, config: object = {}) {
@@ -62,18 +65,24 @@ const ways: Record<string, (opened: Pool) => Promise<Way>> = {
     if (!reserved.success) throw new Error('denied')
     return { call: () => reserved.commit(11), books }
   },
-  'settle with grace': async (opened) => {
-    const { month, used } = monthOn(opened, IN_GRACE)
+  'a late settle with grace': async (opened) => {
+    const end = Date.UTC(2026, 1, 1)
+    const [clock, before] = [new TestClock(end - 1), new TestClock(end - 1)]
+    const { month, used } = monthOn(opened, { keepEnded: true, grace: '1h', clock: clock.now })
     await month.reserve(SECRET, { rate: 4, id: 'job', expires: '1h' })
-    return { call: () => month.settle({ key: SECRET, id: 'job' }, 11), books: async () => [await used()] }
+    clock.ms = end
+    const books = async () => [await used({ clock: before.now })]
+    return { call: () => month.settle({ key: SECRET, id: 'job' }, 11), books }
   },
 }
 
-/** Lets the next request that has these words meet the fault. Returns whether it has met it. */
+/** Lets the next request in a transaction with these words meet the fault. Returns whether it has. */
 function meets(words: RegExp, fault: Fault): () => boolean {
-  let isMet = false
+  let [hasBegun, isMet] = [false, false]
   network.proxy.fault = (request) => {
-    if (isMet || !words.test(request.toString('latin1'))) return 'pass'
+    const text = request.toString('latin1')
+    hasBegun ||= BEGIN.test(text)
+    if (isMet || !hasBegun || !words.test(text)) return 'pass'
     isMet = true
     return fault
   }

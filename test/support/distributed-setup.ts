@@ -43,6 +43,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/databases.test.ts': [
     'an answer without a row for the key is an error at once',
     'every method works without interactive transactions, as on neon-http',
+    'estimates with grace are settled without transactions',
   ],
   'behaviour/drivers/errors.test.ts': [
     'a look, a reset and a cleanup are tried again',

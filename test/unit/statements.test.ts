@@ -79,6 +79,7 @@ function lists(): [string, Statement][] {
     isDry: false,
     isNeeded: true,
     makes: false,
+    inTime: false,
   }
   const row = { injectedClock: false, does: 'take', ...flags } as const
   const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]

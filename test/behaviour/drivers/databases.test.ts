@@ -33,21 +33,37 @@ test('every method works without interactive transactions, as on neon-http', asy
   const others = ['c', 'd'].map((key) => ({ ratelimit, key }))
   await Ratelimit.spend(others, { rate: 2, id: 'job', expires: '1h' })
   expect(await Ratelimit.settleSpent(others, 'job', 5)).toMatchObject({ granted: [3, 2] })
-  const grace = { keepEnded: true, grace: '1h' } as const
-  const months = ['one', 'two'].map((prefix) => {
-    const limiter = calendarWindow(10, 'month')
-    return {
-      ratelimit: new Ratelimit({ db, limiter, prefix, ...grace, clock: new TestClock().now }),
-      key: 'e',
-    }
+})
+
+test('estimates with grace are settled without transactions until the last millisecond of a period, and after it', async () => {
+  const db = drizzle(async (query, values, method) => {
+    const rows = await database.rows(query, values)
+    return { rows: method === 'execute' ? rows : rows.map((row) => Object.values(row)) }
   })
-  const reserved = await Ratelimit.reserveAll(months)
-  expect(reserved.success && (await reserved.commit([0, 2]))).toMatchObject([
-    { returned: 1 },
-    { remaining: 8 },
-  ])
+  const end = Date.UTC(2026, 1, 1)
+  const clock = new TestClock(end - 1)
+  const [first, second] = ['one', 'two'].map((prefix) => {
+    const common = { db, limiter: calendarWindow(100, 'month'), prefix, clock: clock.now } as const
+    return { ratelimit: new Ratelimit({ ...common, keepEnded: true, grace: '1h' }), key: 'key' }
+  }) as [{ ratelimit: Ratelimit; key: string }, { ratelimit: Ratelimit; key: string }]
+  const months = [first, second]
+  const naming = { id: 'job', expires: '1d' } as const
+  const [listed, named] = [await Ratelimit.reserveAll(months), await Ratelimit.reserveAll(months, naming)]
   const spent = await Ratelimit.spend(months, { rate: 4 })
-  expect(spent.success && (await spent.commit(3))).toMatchObject({ granted: [3, 0] })
+  const one = await first.ratelimit.reserve('key', { rate: 2, id: 'one', expires: '1d' })
+  const late = await first.ratelimit.reserve('key', { rate: 2 })
+  const [less, more] = [await Ratelimit.reserveAll(months), await Ratelimit.reserveAll(months)]
+  if (!(listed.success && named.success && spent.success && one.success)) throw new Error('denied')
+  if (!(late.success && less.success && more.success)) throw new Error('denied')
+  expect(await listed.commit([0, 2])).toMatchObject([{ returned: 1 }, { success: true }])
+  expect(await named.commit([2, 0])).toMatchObject([{ success: true }, { returned: 1 }])
+  expect(await spent.commit(3)).toMatchObject({ granted: [3, 0] })
+  expect(await one.commit(1)).toMatchObject({ returned: 1 })
+  clock.ms = end
+  expect(await late.commit(1)).toMatchObject({ returned: 1 })
+  clock.advance(3_600_000)
+  expect(await less.commit([0, 0])).toMatchObject([{ returned: 0 }, { returned: 0 }])
+  expect(await more.commit([3, 0])).toMatchObject([{ remaining: 98 }, { returned: 0 }])
 })
 
 test('an answer without a row for the key is an error at once', async () => {
