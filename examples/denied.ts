@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { denied, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { denied } from 'drizzle-ratelimit/reports'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
@@ -17,10 +18,10 @@ for (const [key, times] of Object.entries(calls)) {
 }
 
 // The counts are written in the background.
-let found = await denied(db, { prefix: 'requests', durable: false })
+let found = await denied(api)
 for (let tries = 0; tries < 50 && sumOf(found) < 47; tries++) {
   await sleep(100)
-  found = await denied(db, { prefix: 'requests', durable: false })
+  found = await denied(api)
 }
 for (const { key, denials } of found) console.log(`${key} was denied ${denials} times`)
 await client.close()

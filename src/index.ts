@@ -90,12 +90,3 @@ export type { Entry } from './runtime/entry.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'
-export { type DeniedKey, type DeniedOptions, denied } from './usage/denied.ts'
-export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './usage/row-numbers.ts'
-export {
-  type KeyUsage,
-  type OtherUsage,
-  type PlanUsageOptions,
-  type UsageOptions,
-  usage,
-} from './usage/usage.ts'

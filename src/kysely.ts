@@ -6,10 +6,10 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { checkOption } from './options/validate.ts'
+import * as rowNumbers from './reports/row-numbers.ts'
 import { columnsOf } from './statements/row.ts'
 import { shapeOf, storageSql, tableSql } from './tables/ddl.ts'
 import { SHIPPED } from './tables/shipped.ts'
-import * as rowNumbers from './usage/row-numbers.ts'
 
 /** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>

@@ -844,7 +844,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   static #check(limit: unknown, options: unknown, names: OptionNames, ofCredits = names): void {
     checkOption(
       #checker in Object(limit),
-      'A method was called without its Ratelimit: write ratelimit.limit(key), or (key) => ratelimit.limit(key).',
+      'A method was called without its Ratelimit: write (key) => ratelimit.limit(key).',
     )
     checkOptions(options, isCredits(Object(limit).limiter) ? ofCredits : names)
   }

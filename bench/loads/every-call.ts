@@ -1,6 +1,7 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { checkTables, closePeriods, limitAll, Ratelimit, usage } from '../../src/index.ts'
+import { usage } from 'drizzle-ratelimit/reports'
+import { checkTables, closePeriods, limitAll, Ratelimit } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -135,7 +136,7 @@ async function upkeepOn(db: NodePgDatabase): Promise<readonly Call[]> {
     { name: 'cleanup, nothing expired', check: async () => (await used.cleanup()) === 0 },
     {
       name: `usage, the top 10 of ${KEYS.toLocaleString('en')} keys`,
-      check: async () => (await usage(db, { prefix: 'used', limiter, durable: false })).length === 10,
+      check: async () => (await usage({ db, prefix: 'used', limiter, durable: false })).length === 10,
     },
     {
       name: 'changePlan',

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { denied, limitAll, Ratelimit } from '../../src/index.ts'
+import { denied } from 'drizzle-ratelimit/reports'
+import { limitAll, Ratelimit } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -106,7 +107,7 @@ export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
       name: 'denied, the top 10',
       async check() {
         const hourAgo = new Date(Date.now() - 3_600_000)
-        const found = await denied(db, { prefix: 'counted', since: hourAgo, top: 10, durable: false })
+        const found = await denied({ db, prefix: 'counted', durable: false }, { since: hourAgo, top: 10 })
         return found.length === 10
       },
     },

@@ -1,7 +1,7 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
 import { newSending } from '../database/sending.ts'
 import type { Request } from '../runtime/call.ts'
-import { databaseTime } from '../runtime/clock.ts'
+import { timeOf } from '../runtime/clock.ts'
 import { AloneDecider } from '../runtime/decide.ts'
 import type { CallGroup, Pending } from '../runtime/queue.ts'
 import type { Asking } from '../runtime/store.ts'
@@ -92,7 +92,7 @@ class DenialCounts {
     this.#total = 0
     try {
       const { namespace, connection } = this.#rows
-      const now = namespace.clock?.() ?? (await databaseTime(connection.db))
+      const now = await timeOf(connection.db, namespace.clock)
       await this.#add(counted, hourOf(now))
     } catch {
       // Only reading the time fails like this, before anything was written.

@@ -3,9 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { inDigits, inTime } from '../base/readable.ts'
+import type { Database } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { type DeniedKey, denied } from '../usage/denied.ts'
-import { type PlanUsageOptions, type UsageOptions, usage } from '../usage/usage.ts'
+import { type DeniedKey, denied } from '../reports/denied.ts'
+import { type OneLimitRows, type PlanRows, usage } from '../reports/usage.ts'
 import { connect } from './connect.ts'
 import { columnsOf } from './layout.ts'
 import type { Output } from './output.ts'
@@ -25,13 +26,13 @@ const OPTIONS = {
 interface Shown {
   readonly prefix: string
   /** Undefined if only denials are shown. */
-  readonly reading: Pick<UsageOptions, 'limiter'> | Pick<PlanUsageOptions, 'limiterOf'> | undefined
+  readonly reading: Pick<OneLimitRows, 'limiter'> | Pick<PlanRows, 'limiterOf'> | undefined
   /** Undefined for both tables. */
   readonly durable: boolean | undefined
 }
 
 interface Showing {
-  readonly db: Parameters<typeof usage>[0]
+  readonly db: Database
   readonly tables: ReturnType<typeof tablesOf>
   readonly top: number
   readonly sinceMs: number
@@ -84,11 +85,11 @@ async function limitsOf(module: string | undefined, prefixes: readonly string[])
 }
 
 /** A limit of the module: a limiter, or an object with options of `usage`. */
-function shownOf(prefix: string, limit: Partial<UsageOptions> | Partial<PlanUsageOptions>): Shown {
+function shownOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): Shown {
   const { limiter, limiterOf, durable = false } = limit
   if (limiterOf) return { prefix, reading: { limiterOf }, durable }
   // `usage` checks it.
-  return { prefix, reading: { limiter: limiter ?? (limit as UsageOptions['limiter']) }, durable }
+  return { prefix, reading: { limiter: limiter ?? (limit as OneLimitRows['limiter']) }, durable }
 }
 
 async function linesOf(limits: readonly Shown[], showing: Showing): Promise<string[]> {
@@ -103,13 +104,13 @@ async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
   const nothing = [['  nothing', '']]
   if (!reading) return columnsOf([[prefix, 'denied'], ...(counts.length > 0 ? counts : nothing)])
   const { db, tables, top } = showing
-  const options = { prefix, tables, top, durable: limit.durable ?? true }
+  const rows = { db, prefix, tables, durable: limit.durable ?? true }
   const now = Date.now()
   // The two forms of the options are two signatures.
   const most =
     'limiterOf' in reading
-      ? await usage(db, { ...options, limiterOf: reading.limiterOf })
-      : await usage(db, { ...options, limiter: reading.limiter })
+      ? await usage({ ...rows, limiterOf: reading.limiterOf }, { top })
+      : await usage({ ...rows, limiter: reading.limiter }, { top })
   const used = most.map((each) => [
     each.key,
     inDigits(each.used),
@@ -132,7 +133,7 @@ async function deniedOf(
   const since = new Date(Date.now() - sinceMs)
   const found: DeniedKey[] = []
   for (const each of durable === undefined ? [true, false] : [durable]) {
-    found.push(...(await denied(db, { prefix, tables, top, since, durable: each })))
+    found.push(...(await denied({ db, prefix, tables, durable: each }, { top, since })))
   }
   return found.toSorted((one, other) => other.denials - one.denials).slice(0, top)
 }

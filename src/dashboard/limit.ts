@@ -1,4 +1,3 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Usage } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Handle, handleOf } from '../check/handles.ts'
@@ -8,17 +7,17 @@ import { block, grant, unblock } from '../check/upkeep.ts'
 import type { Duration } from '../duration.ts'
 import { callOf, checkOption, isBalance } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../reports/denied.ts'
+import { type PlanOf, readingOf } from '../reports/rows.ts'
+import { type KeyUsage, type OtherUsage, usage } from '../reports/usage.ts'
 import type { Call } from '../runtime/call.ts'
-import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../usage/denied.ts'
-import { type KeyUsage, type OtherUsage, usageUnder } from '../usage/usage.ts'
-import { usageByPlan } from '../usage/usage-by-plan.ts'
 
 /** A limit of the page whose keys have plans. */
 export interface PlannedLimit {
   /** The limiter. */
   readonly ratelimit: Ratelimit
   /** The limit of a key as it is stored: its customer's plan. */
-  readonly limiterOf: (key: string) => Limiter
+  readonly limiterOf: PlanOf
 }
 
 const PLANNED_NAMES: NamesOf<PlannedLimit> = { ratelimit: true, limiterOf: true }
@@ -43,15 +42,17 @@ export class Limit {
   readonly isBlockable: boolean
   /** Whether a reset would forget how often the key was blocked. */
   readonly isLockout: boolean
+  readonly #ratelimit: Ratelimit
   readonly #handle: Handle
-  readonly #limiterOf: ((key: string) => Limiter) | undefined
+  readonly #limiterOf: PlanOf | undefined
 
   /** @throws RatelimitError `INVALID_OPTION` */
   constructor(name: string, given: Ratelimit | PlannedLimit) {
     const planned = typeof given === 'object' && given !== null && 'ratelimit' in given ? given : undefined
     if (planned) checkOptions(planned, PLANNED_NAMES, 'Each limit')
+    this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit)
     const handle = handleOf(
-      planned ? planned.ratelimit : given,
+      this.#ratelimit,
       'Each limiter must be a Ratelimit of this package, or have one as `ratelimit`.',
     )
     const { rows, terms } = handle.checker
@@ -78,71 +79,48 @@ export class Limit {
 
   /** The keys that have used most. None for an unlimited plan, which has no rows. */
   async used(): Promise<(KeyUsage | OtherUsage)[]> {
-    const { db, limiter, clock } = this.#source()
-    const { table } = this.#handle.checker.rows
-    const reading = { db, table, prefix: this.prefix, top: TOP, clock }
-    if (this.#limiterOf) return usageByPlan(reading, this.#limiterOf)
-    return limiter.stored ? usageUnder(reading, limiter) : []
+    if (this.#limiterOf) return usage(this.#ratelimit, { top: TOP, limiterOf: this.#limiterOf })
+    return this.#ratelimit.limiter.stored ? usage(this.#ratelimit, { top: TOP }) : []
   }
 
   async denied(): Promise<DeniedKey[]> {
-    return denied(this.#source().db, this.#listing())
+    return denied(this.#ratelimit, { top: TOP })
   }
 
   /** The denials of the last hours: of a key, or of all. */
   async hours(key?: string): Promise<DeniedHour[]> {
-    const { db, table, clock } = this.#source()
-    return deniedByHour({ db, table, prefix: this.prefix, clock }, HOURS, key)
+    return deniedByHour(readingOf(this.#ratelimit), HOURS, key)
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.getRemaining`. */
   async look(key: string): Promise<Usage> {
-    const [usage] = await lookAll(this.#handle.checker, [this.#call(key, 0)], undefined)
+    const [usage] = await lookAll(this.#handle.checker, [await this.#call(key, 0)], undefined)
     return usage as Usage
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.resetUsedTokens`. */
   async reset(key: string): Promise<void> {
-    await reset(this.#handle.checker, this.#call(key, 0), undefined)
+    await reset(this.#handle.checker, await this.#call(key, 0), undefined)
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.grant`. */
   async grant(key: string, amount: number): Promise<void> {
-    await grant(this.#handle.checker, this.#call(key, amount), undefined)
+    await grant(this.#handle.checker, await this.#call(key, amount), undefined)
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.block`. */
   async block(key: string, duration: string): Promise<void> {
     // It is checked there.
-    await block(this.#handle.checker, this.#call(key, 0), duration as Duration, undefined)
+    await block(this.#handle.checker, await this.#call(key, 0), duration as Duration, undefined)
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.unblock`. */
   async unblock(key: string): Promise<void> {
-    await unblock(this.#handle.checker, this.#call(key, 0), undefined)
+    await unblock(this.#handle.checker, await this.#call(key, 0), undefined)
   }
 
-  #call(key: string, rate: number): Call {
-    const limiter = this.#limiterOf?.(key) ?? this.#source().limiter
-    return callOf(this.prefix, this.#source().limiter, key, { rate, limiter })
-  }
-
-  #source() {
-    const { rows, terms } = this.#handle.checker
-    const { connection, table, namespace } = rows
-    const { clock } = namespace
-    return {
-      db: connection.db,
-      table: table.table,
-      limiter: terms.limiter,
-      clock: clock && (() => new Date(clock())),
-    }
-  }
-
-  #listing() {
-    const { table, clock } = this.#source()
-    // The limiter knows its own table only.
-    const tables = { ephemeral: table, durable: table }
-    return { prefix: this.prefix, top: TOP, durable: true, tables, ...(clock ? { clock } : {}) }
+  async #call(key: string, rate: number): Promise<Call> {
+    const own = this.#handle.checker.terms.limiter
+    return callOf(this.prefix, own, key, { rate, limiter: (await this.#limiterOf?.(key)) ?? own })
   }
 }

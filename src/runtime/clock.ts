@@ -7,7 +7,8 @@ import { exact } from '../statements/columns.ts'
 import { CLOCK_MS } from '../statements/levels.ts'
 import { exactNumber } from './number-columns.ts'
 
-/** The time of the database, in Unix milliseconds. */
-export async function databaseTime(db: Database): Promise<number> {
+/** The time of the injected clock or of the database, in Unix milliseconds. */
+export async function timeOf(db: Database, clock: (() => number) | undefined): Promise<number> {
+  if (clock) return clock()
   return exactNumber(onlyRow(await uncharged(execute(db, sql`select ${exact(CLOCK_MS)} as now`)))?.['now'])
 }

@@ -4,10 +4,10 @@ import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
+import { checkLimiter, checkOption, checkRows, readClock } from '../options/validate.ts'
+import { timeOf } from '../runtime/clock.ts'
 import { tableOf } from '../runtime/table-of.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { timeOf } from './clock.ts'
 import { closeEnded } from './close-ended.ts'
 
 interface CommonOptions {
@@ -112,6 +112,7 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
   checkSwitch(distributed, 'distributed')
+  const readTime = () => timeOf(tx, clock && (() => readClock(clock)))
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods needs either limiter or limiterOf.',
@@ -121,12 +122,12 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
     // A period that is over stays over, so the time can be read before the locks.
-    const now = await timeOf(tx, clock)
+    const now = await readTime()
     return closeEnded({ ...rows, limiterOf, now, latestStart: now })
   }
   checkLimiter(limiter)
   checkOption(hasPeriods(limiter), 'closePeriods needs a fixed or a calendar window.')
-  const now = await timeOf(tx, clock)
+  const now = await readTime()
   const latestStart = latestEndedStart(limiter, now - graceMs)
   return closeEnded({ ...rows, limiterOf: () => limiter, now, latestStart })
 }

@@ -1,16 +1,8 @@
 import { and, asc, eq } from 'drizzle-orm'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { calendarWindow } from '../../src/calendar.ts'
-import {
-  closePeriods,
-  type Limiter,
-  limitAll,
-  Ratelimit,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
-} from '../../src/index.ts'
+import { closePeriods, type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import type { Laid } from './layout.ts'
 
 /** The time of all calls, which makes their answers the same on every server. */
@@ -205,11 +197,19 @@ export const calls: Readonly<Record<string, Run>> = {
   },
   usage: async ({ b, db, limiter, prefix, laid: { tables, distributed } }) => {
     await each((key) => b.limit(key, { rate: 1 + Number(key.slice(1)) }))
-    return usage(db, { prefix, limiter, tables, distributed, clock: () => NOW })
+    return usage({ db, prefix, limiter, tables, distributed, clock: () => NOW, durable: true })
   },
   'usage by plan': async ({ b, db, limiter, prefix, laid: { tables, distributed } }) => {
     await each((key) => b.limit(key, { rate: 1 + Number(key.slice(1)) }))
-    return usage(db, { prefix, limiterOf: () => limiter, tables, distributed, clock: () => NOW })
+    return usage({
+      db,
+      prefix,
+      limiterOf: () => limiter,
+      tables,
+      distributed,
+      clock: () => NOW,
+      durable: true,
+    })
   },
   'usedOf, remainingOf and resetOf': async (call) => {
     await each((key) => call.b.limit(key))

@@ -1,6 +1,7 @@
+import { denied } from 'drizzle-ratelimit/reports'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
-import { closePeriods, denied, limitAll, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
+import { closePeriods, limitAll, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
 // Calls of limiters and options that not every limiter has.
@@ -99,7 +100,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     for (const key of keys.slice(2)) await counted.limit(key)
     await counted.limit('k7')
     await counted.close()
-    return denied(db, { prefix, tables: laid.tables, durable: false, top: 1, clock: () => NOW })
+    return denied({ db, prefix, tables: laid.tables, durable: false, clock: () => NOW }, { top: 1 })
   },
   'the list of the page for operators, by plan': async (placed) => {
     const { a } = callOn(placed.laid, placed.db, monthly, placed.prefix)

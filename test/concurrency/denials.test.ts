@@ -1,5 +1,6 @@
+import { denied } from 'drizzle-ratelimit/reports'
 import { expect, test, vi } from 'vitest'
-import { denied, Ratelimit } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { PATIENTLY } from '../support/patience.ts'
 
@@ -21,7 +22,7 @@ function processOf(prefix: string) {
 }
 
 async function deniedOf(prefix: string): Promise<Record<string, number>> {
-  const found = await denied(database.db, { prefix, durable: false })
+  const found = await denied({ db: database.db, prefix, durable: false })
   return Object.fromEntries(found.map(({ key, denials }) => [key, denials]))
 }
 

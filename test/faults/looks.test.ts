@@ -1,5 +1,6 @@
+import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
-import { limitAll, openReservations, type Ratelimit, usage } from '../../src/index.ts'
+import { limitAll, openReservations, type Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
 import {
@@ -27,7 +28,7 @@ const looks: Record<string, Look> = {
   'limit of 0': (ratelimit) => ratelimit.limit(SECRET, { rate: 0 }),
   'limitAll of 0': (ratelimit) => limitAll([{ ratelimit, key: SECRET, rate: 0 }]),
   cleanup: (ratelimit) => ratelimit.cleanup(),
-  usage: ({ prefix }, db) => usage(db, { prefix, limiter }),
+  usage: ({ prefix }, db) => usage({ db, prefix, limiter, durable: true }),
   openReservations: ({ prefix }, db) => openReservations(db, { prefix }),
 }
 

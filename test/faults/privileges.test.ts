@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
+import { usage } from 'drizzle-ratelimit/reports'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   checkTables,
@@ -8,7 +9,6 @@ import {
   Ratelimit,
   rateLimitTables,
   type SpendRequest,
-  usage,
 } from '../../src/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
@@ -188,7 +188,7 @@ const methods: Record<
   ],
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
   getRemainingAll: [['select'], (ratelimit) => ratelimit.getRemainingAll(['known', randomUUID()])],
-  usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],
+  usage: [['select'], (_, { db }) => usage({ db, prefix: 'privileges', limiter, durable: true }, { top: 3 })],
   resetUsedTokens: [['select', 'delete'], (ratelimit) => ratelimit.resetUsedTokens(randomUUID())],
   'resetUsedTokens of a bucket that starts with less': [
     ['select', 'insert', 'update'],

@@ -1,13 +1,7 @@
 import { eq } from 'drizzle-orm'
+import { resetOf, usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import {
-  limitAll,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitEphemeral,
-  resetOf,
-  usage,
-} from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig, rateLimitEphemeral } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -47,8 +41,8 @@ describe.each(kinds)('$name', ({ plan: { limiter, rules }, name, lengths }) => {
       many: await ratelimit.getRemainingAll(keys),
       nothing: await Promise.all(keys.map((key) => ratelimit.limit(key, { rate: 0 }))),
       inList: await limitAll(keys.map((key) => ({ ratelimit, key, rate: 0 }))),
-      listed: await usage(database.db, { ...listed, limiter }),
-      listedByPlan: await usage(database.db, { ...listed, limiterOf: () => limiter }),
+      listed: await usage({ db: database.db, ...listed, limiter }),
+      listedByPlan: await usage({ db: database.db, ...listed, limiterOf: () => limiter }),
       ofRows: await database.db
         .select({ reset })
         .from(rateLimitEphemeral)

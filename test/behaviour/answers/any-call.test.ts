@@ -1,3 +1,4 @@
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -9,12 +10,8 @@ import {
   RatelimitError,
   rateLimitEphemeral,
   rateLimitTables,
-  remainingOf,
-  resetOf,
   storageSql,
   tableSql,
-  usage,
-  usedOf,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -195,11 +192,20 @@ function someRows(more: Readonly<Record<string, fc.Arbitrary<unknown>>>): fc.Arb
 
 const numbersOf = [usedOf, remainingOf, resetOf] as Untyped[]
 const functions: readonly Entry[] = [
-  ['usage', [someRows({ top: anyNumber })], (given) => usage(database.db, given)],
+  [
+    'usage',
+    [someRows({ db: usually(database.db) }), options({ top: anyNumber, tx: usually(undefined) })],
+    (given, more) => usage(given, more),
+  ],
+  [
+    'usage of an object',
+    [options({ top: anyNumber, limiterOf: functionTo(...LIMITERS) })],
+    (given) => usage(ours(), given),
+  ],
   [
     'usage of any database',
     [anything],
-    (db) => usage(db, { prefix: PREFIX, limiter: Ratelimit.gcra(5, '1s') }),
+    (db) => usage({ db, prefix: PREFIX, limiter: Ratelimit.gcra(5, '1s'), durable: true }),
   ],
   [
     'closePeriods',

@@ -1,15 +1,7 @@
 import { and, eq } from 'drizzle-orm'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
-import {
-  limitAll,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitDurable,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
-} from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -118,15 +110,15 @@ describe.each(Object.entries(KINDS))('a key that is blocked by %s', (_, { block,
       look,
     ])
     const { limiter, prefix } = ratelimit
-    const reading = { prefix, clock: clock.now }
+    const reading = { prefix, durable: true, clock: clock.now }
     const list = [
       { key: 'ada', ...look },
       { key: 'bob', ...(await ratelimit.getRemaining('bob')) },
     ]
-    expect(await usage(database.db, { ...reading, limiter })).toEqual(list)
-    expect(await usage(database.db, { ...reading, limiterOf: () => limiter })).toEqual(list)
+    expect(await usage({ db: database.db, ...reading, limiter })).toEqual(list)
+    expect(await usage({ db: database.db, ...reading, limiterOf: () => limiter })).toEqual(list)
     clock.advance(50_000)
-    const after = await usage(database.db, { ...reading, limiter })
+    const after = await usage({ db: database.db, ...reading, limiter })
     for (const each of after) expect(each).not.toHaveProperty('blockedUntil')
   })
 
@@ -234,10 +226,10 @@ test('a lockout without a limit that blocks by hand has nothing left', async () 
   }
   const isPrefix = eq(rateLimitDurable.prefix, ratelimit.prefix)
   expect(await database.db.select(numbers).from(rateLimitDurable).where(isPrefix)).toEqual([expected])
-  const reading = { prefix: ratelimit.prefix, clock: clock.now }
+  const reading = { prefix: ratelimit.prefix, durable: true, clock: clock.now }
   const list = [{ key: 'ada', ...(await ratelimit.getRemaining('ada')) }]
-  expect(await usage(database.db, { ...reading, limiter: ENDLESS })).toEqual(list)
-  expect(await usage(database.db, { ...reading, limiterOf: () => ENDLESS })).toEqual(list)
+  expect(await usage({ db: database.db, ...reading, limiter: ENDLESS })).toEqual(list)
+  expect(await usage({ db: database.db, ...reading, limiterOf: () => ENDLESS })).toEqual(list)
 })
 
 test('a list shows the block of a key whose row is of another plan, and no count of a block', async () => {
@@ -245,13 +237,14 @@ test('a list shows the block of a key whose row is of another plan, and no count
   const monthly = { limiter: Ratelimit.slidingWindow(5, '1d') }
   for (const key of ['ada', 'bob']) await ratelimit.limit(key, { rate: 2, ...monthly })
   await ratelimit.block('ada', '1m')
-  const list = () => usage(database.db, { prefix: ratelimit.prefix, limiter: FIVE, clock: clock.now })
+  const list = () =>
+    usage({ db: database.db, prefix: ratelimit.prefix, limiter: FIVE, clock: clock.now, durable: true })
   expect(await list()).toEqual([
     { key: 'ada', used: 2, isOther: true, blockedUntil: clock.ms + MINUTE },
     { key: 'bob', used: 2, isOther: true },
   ])
   const logins = limited({ limiter: LOGINS })
   await logins.block('ada', '1m')
-  const reading = { prefix: logins.prefix, limiter: FIVE, clock: clock.now }
-  expect(await usage(database.db, reading)).toEqual([])
+  const reading = { prefix: logins.prefix, limiter: FIVE, durable: true, clock: clock.now }
+  expect(await usage({ db: database.db, ...reading })).toEqual([])
 })

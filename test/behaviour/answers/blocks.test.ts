@@ -1,6 +1,7 @@
+import { denied, usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { denied, limitAll, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -162,10 +163,8 @@ describe('while a key is blocked', () => {
     const { ratelimit } = await blocked({ denials: { every: '1h' } })
     await ratelimit.limit('ada')
     await ratelimit.close()
-    const { prefix } = ratelimit
-    const options = { prefix, durable: false, clock: clock.now }
-    expect(await denied(database.db, options)).toEqual([{ key: 'ada', denials: 1 }])
-    expect(await usage(database.db, { ...options, limiter: WINDOW })).toEqual([])
+    expect(await denied(ratelimit)).toEqual([{ key: 'ada', denials: 1 }])
+    expect(await usage(ratelimit)).toEqual([])
   })
 })
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { eq } from 'drizzle-orm'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
@@ -9,10 +10,6 @@ import {
   Ratelimit,
   type RatelimitConfig,
   rateLimitEphemeral,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
 } from '../../../src/index.ts'
 import type { TestClock } from '../../support/clock.ts'
 import type { Db } from '../../support/databases.ts'
@@ -143,11 +140,11 @@ const CALLS: Readonly<Record<string, Call>> = {
   },
   usage: async ({ db, clock, prefix, limiter }) => {
     const options = { prefix, durable: false, clock: clock.now }
-    for (const each of await usage(db, { ...options, limiter })) {
+    for (const each of await usage({ db, ...options, limiter })) {
       expect(each.used).not.toBeNaN()
       if (!each.isOther) checkNumbers(each)
     }
-    for (const each of await usage(db, { ...options, limiterOf: () => limiter })) checkNumbers(each)
+    for (const each of await usage({ db, ...options, limiterOf: () => limiter })) checkNumbers(each)
     return NOTHING
   },
   'row numbers': async ({ db, clock, prefix, limiter }) => {

@@ -1,14 +1,8 @@
 import { sql } from 'drizzle-orm'
+import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  closePeriods,
-  type Limiter,
-  limitAll,
-  openReservations,
-  Ratelimit,
-  usage,
-} from '../../../src/index.ts'
+import { closePeriods, type Limiter, limitAll, openReservations, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 
@@ -93,7 +87,7 @@ describe.each(Object.entries(LIMITS))('%s', (_, { limiter, rates }) => {
         all.push((await call((options) => limitAll(both, options))).results)
         all.push(await call((options) => ratelimit.getRemainingAll(['key', 'listed'], options)))
       }
-      all.push(await usage(db, { prefix, limiter, durable: true, clock: clock.now }))
+      all.push(await usage({ db, prefix, limiter, durable: true, clock: clock.now }))
       all.push(await call((options) => ratelimit.limit('key', { rate: -1, ...options })))
       clock.advance(60_000)
       all.push(await call((options) => ratelimit.limit('key', options)))

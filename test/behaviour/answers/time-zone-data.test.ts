@@ -1,7 +1,8 @@
+import { usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
 import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, Ratelimit, usage } from '../../../src/index.ts'
+import { closePeriods, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -110,7 +111,7 @@ test('rows of both are of their plan', async () => {
   expect(await early.limit('key')).toMatchObject({ success: true, remaining: 0 })
   expect(await late.limit('other')).toMatchObject({ success: true, remaining: 2 })
   expect(await early.limit('other')).toMatchObject({ success: true, remaining: 1 })
-  const rows = await usage(database.db, { prefix, limiter: lateLimiter, durable: true, clock: clock.now })
+  const rows = await usage({ db: database.db, prefix, limiter: lateLimiter, durable: true, clock: clock.now })
   expect(rows).toMatchObject([
     { key: 'key', used: 3 },
     { key: 'other', used: 2 },

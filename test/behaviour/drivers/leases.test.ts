@@ -1,4 +1,5 @@
 import diagnostics from 'node:diagnostics_channel'
+import { usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import {
   type Lease,
@@ -6,7 +7,6 @@ import {
   type NoLease,
   Ratelimit,
   type RatelimitError,
-  usage,
   type WaitMessage,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -443,7 +443,7 @@ test('a clock that is far ahead', async () => {
 test('leases are no usage', async () => {
   await slots('listed').acquire('org')
   const limiter = Ratelimit.fixedWindow(5, '1h')
-  expect(await usage(database.db, { prefix: 'listed', limiter, durable: false })).toEqual([])
+  expect(await usage({ db: database.db, prefix: 'listed', limiter, durable: false })).toEqual([])
 })
 
 test('a method of the other kind is refused before any SQL', async () => {

@@ -1,9 +1,10 @@
 import { drizzle } from 'drizzle-orm/postgres-js'
 import { fromKysely } from 'drizzle-ratelimit/kysely'
+import { usage } from 'drizzle-ratelimit/reports'
 import { CamelCasePlugin } from 'kysely'
 import postgres from 'postgres'
 import { describe, expect, inject, test } from 'vitest'
-import { checkTables, closePeriods, type Database, Ratelimit, usage } from '../../../src/index.ts'
+import { checkTables, closePeriods, type Database, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kyselyOf } from '../../support/kysely.ts'
 import { worksOn } from './works-on.ts'
@@ -68,9 +69,9 @@ describe.each([
   })
 
   test.each([
-    ['usage', (db: Database) => usage(db, own)],
-    ['usage at a time', (db: Database) => usage(db, { ...own, clock: () => new Date() })],
-    ['usage by plan', (db: Database) => usage(db, { prefix: name, limiterOf: () => limiter })],
+    ['usage', (db: Database) => usage({ db, ...own })],
+    ['usage at a time', (db: Database) => usage({ db, ...own, clock: () => new Date() })],
+    ['usage by plan', (db: Database) => usage({ db, prefix: name, limiterOf: () => limiter, durable: true })],
   ])('%s throws instead of giving a wrong number', async (_, call) => {
     await ratelimitOn(database.db).limit('key')
     await expect(call(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })

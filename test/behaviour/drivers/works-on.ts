@@ -1,15 +1,7 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { expect } from 'vitest'
-import {
-  closePeriods,
-  type Database,
-  Ratelimit,
-  rateLimitDurable,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
-} from '../../../src/index.ts'
+import { closePeriods, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Example, examples } from '../../support/limits.ts'
 
@@ -35,7 +27,7 @@ export async function worksOn(
   const many = await Promise.all(['key', 'other', 'key'].map((key) => ratelimit.limit(key)))
   expect(many.map(({ remaining }) => remaining)).toEqual([2, 2, 1])
   expect(await ratelimit.cleanup()).toBe(0)
-  expect((await usage(db, { prefix, limiter })).map(({ key, used }) => [key, used])).toEqual([
+  expect((await usage({ db, prefix, limiter, durable: true })).map(({ key, used }) => [key, used])).toEqual([
     ['key', 2],
     ['other', 1],
   ])
@@ -53,8 +45,8 @@ async function readsOn(db: Database, prefix: string, { of }: Example, transactio
   const [more, less, none] = await quota.getRemainingAll(['more', 'less', 'none'])
   expect([more, less, none]).toMatchObject([{ used: 7 }, { used: 2 }, { used: 0 }])
   const list = Object.entries({ more, less }).map(([key, look]) => ({ key, ...look }))
-  expect(await usage(db, { ...timed, limiter })).toEqual(list)
-  expect(await usage(db, { ...timed, limiterOf: () => limiter })).toEqual(list)
+  expect(await usage(quota)).toEqual(list)
+  expect(await usage(quota, { limiterOf: () => limiter })).toEqual(list)
 
   const expressions = [usedOf, remainingOf, resetOf].map((of) =>
     of(rateLimitDurable, limiter, { clock: clock.now }),

@@ -1,4 +1,5 @@
 import { type pgSchema, pgTable, text as textColumn } from 'drizzle-orm/pg-core'
+import { denied, usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
 import { parseDuration } from '../../../src/duration.ts'
@@ -6,14 +7,12 @@ import {
   checkTables,
   closePeriods,
   type Duration,
-  denied,
   limitAll,
   Ratelimit,
   type RatelimitConfig,
   type RatelimitError,
   rateLimitTables,
   storageSql,
-  usage,
 } from '../../../src/index.ts'
 import { errorOf } from '../../support/errors.ts'
 
@@ -160,8 +159,8 @@ test("the text 'false' is refused as a switch", async () => {
   const durable = { prefix: 'switch', limiter, durable: off }
   const transaction: Database = { ...db, rollback: undefined }
   const calls = [
-    () => usage(db, durable),
-    () => denied(db, untyped({ prefix: 'switch', durable: off })),
+    () => usage({ ...durable, db }),
+    () => denied({ db, prefix: 'switch', durable: off }),
     () => closePeriods(transaction, durable),
     () => new Ratelimit(untyped<RatelimitConfig>({ ...durable, db })),
     () => storageSql(undefined, { logged: off }),

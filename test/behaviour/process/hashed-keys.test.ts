@@ -1,6 +1,7 @@
 import { createHash, createHmac } from 'node:crypto'
+import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
-import { limitAll, Ratelimit, usage } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 
@@ -34,14 +35,16 @@ test.each([
   await database.db.transaction((tx) => ratelimit.limit(key, { tx }))
   expect(await ratelimit.blockUntilReady(key, 0)).toMatchObject({ remaining: 2 })
   expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 8 })
-  expect(await usage(database.db, { prefix: 'hashed', limiter })).toMatchObject([{ key: stored, used: 8 }])
+  expect(await usage({ db: database.db, prefix: 'hashed', limiter, durable: true })).toMatchObject([
+    { key: stored, used: 8 },
+  ])
   await ratelimit.resetUsedTokens(key)
   expect(await database.rows(`select * from rate_limit_durable where prefix = 'hashed'`)).toEqual([])
 })
 
 test('another secret makes another row, and a short secret is refused by an error without it', async () => {
   for (const secret of [SECRET, `${SECRET}.`, SECRET]) await hashing('secrets', secret).limit('key')
-  const used = (await usage(database.db, { prefix: 'secrets', limiter, durable: true })).map(
+  const used = (await usage({ db: database.db, prefix: 'secrets', limiter, durable: true })).map(
     (row) => row.used,
   )
   expect(used.toSorted()).toEqual([1, 2])

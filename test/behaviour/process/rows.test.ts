@@ -1,14 +1,7 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
+import { denied, usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import {
-  checkTables,
-  closePeriods,
-  type Database,
-  denied,
-  limitAll,
-  Ratelimit,
-  usage,
-} from '../../../src/index.ts'
+import { checkTables, closePeriods, type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Answers that have more rows than keys, as a sharded database gives them that sends a statement to each shard.
@@ -61,9 +54,9 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
     ['limitAll', (on) => limitAll([{ ratelimit: on, key: 'key' }])],
     ['limitAll of a new key', (on) => limitAll([{ ratelimit: on, key: 'new' }])],
     ['spend', (on) => Ratelimit.spend([{ ratelimit: on, key: 'key' }], { rate: 1 })],
-    ['usage', (_, db, prefix) => usage(db, { prefix, limiter })],
-    ['usage by plan', (_, db, prefix) => usage(db, { prefix, limiterOf: () => limiter })],
-    ['denied', (_, db, prefix) => denied(db, { prefix })],
+    ['usage', (_, db, prefix) => usage({ db, prefix, limiter, durable: true })],
+    ['usage by plan', (_, db, prefix) => usage({ db, prefix, limiterOf: () => limiter, durable: true })],
+    ['denied', (_, db, prefix) => denied({ db, prefix, durable: true })],
     ['cleanup', (on) => on.cleanup()],
     ['checkTables', (_, db) => checkTables(db)],
   ]

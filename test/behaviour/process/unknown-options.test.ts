@@ -1,3 +1,4 @@
+import { denied as deniedKeys, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
@@ -11,18 +12,13 @@ import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
   closePeriods,
-  denied as deniedKeys,
   limitAll,
   openReservations,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
-  remainingOf,
-  resetOf,
   settleExpired,
   storageSql,
-  usage,
-  usedOf,
 } from '../../../src/index.ts'
 import { instrument } from '../../../src/otel.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -116,8 +112,13 @@ const ENTRIES: readonly Entry[] = [
   ['unblock', (more) => ours({ limiter: lockout, prefix: 'blocked' }).unblock('key', more)],
   ['gcra', (more) => all.gcra(5, '1m', more)],
   ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
-  ['usage', (more) => usage(database.db, { ...plan, ...more })],
-  ['denied', (more) => deniedKeys(database.db, { prefix: 'unknown', ...more })],
+  ['the rows of usage', (more) => usage({ db: database.db, durable: true, ...plan, ...more })],
+  ['usage', (more) => usage(ours(), more)],
+  [
+    'the rows of denied',
+    (more) => deniedKeys({ db: database.db, prefix: 'unknown', durable: true, ...more }),
+  ],
+  ['denied', (more) => deniedKeys(ours(), more)],
   ['denials', (more) => ours({ denials: more })],
   ['dashboard', (more) => dashboard({ limiters: { ours: ours() }, ...viewed, ...more })],
   ['a limit of the dashboard', (more) => dashboard({ limiters: { ours: planned(more) }, ...viewed })],

@@ -1,3 +1,4 @@
+import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
@@ -7,18 +8,14 @@ import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
   closePeriods,
-  denied,
   limitAll,
   Ratelimit,
   type RatelimitConfig,
   RatelimitError,
   rateLimitDurable,
   rateLimitTables,
-  remainingOf,
   storageSql,
   tableSql,
-  usage,
-  usedOf,
 } from '../../../src/index.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
 import * as CALLS from '../../../src/options/call-table.ts'
@@ -207,12 +204,16 @@ describe('a value that the types forbid is refused', () => {
     ['calendarWindow period', (value) => month(5, value)],
     ['calendarWindow options', (value) => month(5, 'month', value)],
     ...eachOf('calendarWindow', ['timeZone', 'anchor', 'rollover'], (options) => month(5, 'month', options)),
-    ['usage db', (value) => usage(value, { prefix: 'untyped', limiter })],
-    ['usage options', (value) => usage(database.db, value)],
-    ...eachOf('usage', ['prefix', 'limiter', 'top', 'durable', 'tables', 'clock'], (options) =>
-      usage(database.db, { prefix: 'untyped', limiter, ...options }),
+    ['usage db', (value) => usage({ db: value, prefix: 'untyped', limiter, durable: true })],
+    ['usage rows', (value) => usage(value)],
+    ['usage options', (value) => usage(ours(), value)],
+    ...eachOf('usage', ['top', 'tx', 'limiterOf'], (options) => usage(ours(), options)),
+    ...eachOf('usage', ['prefix', 'limiter', 'durable', 'tables', 'distributed', 'clock'], (rows) =>
+      usage({ db: database.db, prefix: 'untyped', limiter, durable: true, ...rows }),
     ),
-    ...eachOf('usage', ['limiterOf'], (options) => usage(database.db, { prefix: 'untyped', ...options })),
+    ...eachOf('usage', ['limiterOf'], (rows) =>
+      usage({ db: database.db, prefix: 'untyped', durable: true, ...rows }),
+    ),
     ...eachOf('dashboard', ['limiters', 'authorize', 'secret'], (options) =>
       dashboard({
         limiters: { ours: ours() },
@@ -222,10 +223,12 @@ describe('a value that the types forbid is refused', () => {
       }),
     ),
     ['dashboard options', (value) => dashboard(value)],
-    ['denied db', (value) => denied(value, { prefix: 'untyped' })],
-    ['denied options', (value) => denied(database.db, value)],
-    ...eachOf('denied', ['prefix', 'since', 'top', 'durable', 'tables', 'clock'], (options) =>
-      denied(database.db, { prefix: 'untyped', ...options }),
+    ['denied db', (value) => denied({ db: value, prefix: 'untyped', durable: true })],
+    ['denied rows', (value) => denied(value)],
+    ['denied options', (value) => denied(ours(), value)],
+    ...eachOf('denied', ['since', 'top', 'tx'], (options) => denied(ours(), options)),
+    ...eachOf('denied', ['prefix', 'durable', 'tables', 'clock'], (rows) =>
+      denied({ db: database.db, prefix: 'untyped', durable: true, ...rows }),
     ),
     ...eachOf('denials', ['every', 'top'], (options) => ours({ denials: options }).limit('key')),
     ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],

@@ -1,16 +1,9 @@
 import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  limitAll,
-  Ratelimit,
-  rateLimitEphemeral,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
-} from '../../../src/index.ts'
+import { limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
@@ -180,8 +173,7 @@ test('lists and queries of your own read it', async () => {
   const { prefix, quota, clock } = await granted(10)
   await quota.limit('key', { rate: 4 })
   const limiter = Ratelimit.balance()
-  const options = { prefix, clock: clock.now }
-  expect(await usage(database.db, { ...options, limiter, durable: false })).toMatchObject([
+  expect(await usage(quota)).toMatchObject([
     { key: 'key', limit: 10, remaining: 6, used: 4, reset: Infinity },
   ])
   expect(await quota.getRemainingAll(['key', 'none'])).toMatchObject([{ remaining: 6 }, { remaining: 0 }])

@@ -1,6 +1,7 @@
+import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, type Limiter, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
+import { closePeriods, type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -131,13 +132,14 @@ test.each([
 })
 
 test('a list by plan knows the row as one of the new plan, and so does a late settling without a plan', async () => {
-  const { clock, prefix, quota } = await used60()
+  const { quota } = await used60()
   await quota.changePlan('key', { to: year })
   const reserved = await quota.reserve('key', { rate: 4, limiter: year })
   if (!reserved.success) throw new Error('denied')
   expect(await reserved.commit(3)).toMatchObject({ remaining: 997 })
-  const options = { prefix, limiterOf: () => year, durable: false, clock: clock.now }
-  expect(await usage(database.db, options)).toMatchObject([{ key: 'key', used: 3, remaining: 997 }])
+  expect(await usage(quota, { limiterOf: () => year })).toMatchObject([
+    { key: 'key', used: 3, remaining: 997 },
+  ])
 })
 
 test('fixed windows, windows that carry over, and another algorithm', async () => {

@@ -1,5 +1,6 @@
+import { denied } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
-import { denied, type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -121,7 +122,7 @@ describe('denials', () => {
     }
     await credits.close()
     for (const each of handed) await each
-    const found = await denied(database.db, { prefix, durable: true, clock: clock.now })
+    const found = await denied({ db: database.db, prefix, durable: true, clock: clock.now })
     expect(found).toMatchObject([{ key: 'poor', denials: 6 }])
   })
 })
@@ -245,7 +246,7 @@ describe('dryRun', () => {
     await credits.limit('poor')
     await credits.limit('poor', { atLeast: 1 })
     await credits.close()
-    const found = await denied(database.db, { prefix, durable: true, clock: clock.now })
+    const found = await denied({ db: database.db, prefix, durable: true, clock: clock.now })
     expect(found).toMatchObject([{ key: 'poor', denials: 2 }])
   })
 

@@ -1,12 +1,7 @@
 import { count, like } from 'drizzle-orm'
+import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import {
-  type CreditLimitOptions,
-  type Database,
-  Ratelimit,
-  rateLimitDurable,
-  usage,
-} from '../../../src/index.ts'
+import { type CreditLimitOptions, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -594,7 +589,7 @@ test('what does not go together is refused before any SQL, also without types', 
     () => untyped.block('org', '1m'),
     () => untyped.settle('text', 1),
     () => api.limit('org', { limiter }),
-    () => usage(watched.db, { prefix, limiter }),
+    () => usage({ db: watched.db, prefix, limiter, durable: true }),
     // biome-ignore lint/suspicious/noExplicitAny: that is the point.
     () => (api as any).grantsOf('org'),
     // biome-ignore lint/suspicious/noExplicitAny: that is the point.

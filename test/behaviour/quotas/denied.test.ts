@@ -1,5 +1,6 @@
+import { type DeniedOptions, denied, usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type DeniedOptions, denied, limitAll, Ratelimit, usage } from '../../../src/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -21,11 +22,9 @@ function countingOn(limiter = NONE, options: object = {}) {
   const written = async () => {
     for (const each of handed) await each
   }
-  const find = async (more: Partial<DeniedOptions> = {}) => {
+  const find = async (options: DeniedOptions = {}) => {
     await written()
-    const found = await denied(database.db, {
-      ...{ prefix: set.prefix, durable: false, clock: set.clock.now, ...more },
-    })
+    const found = await denied(set.quota, options)
     return Object.fromEntries(found.map(({ key, denials }) => [key, denials]))
   }
   const rowsOf = (prefix: string) =>
@@ -46,10 +45,10 @@ describe('denied', () => {
     await times(4, () => quota.limit('d', { rate: 2 }))
     expect(await find()).toEqual({ c: 7, a: 3, d: 3 })
     expect(await find({ top: 1 })).toEqual({ c: 7 })
-    const list = await denied(database.db, { prefix, durable: false, clock: clock.now })
+    const list = await denied({ db: database.db, prefix, durable: false, clock: clock.now })
     expect(list.map(({ key }) => key)).toEqual(['c', 'a', 'd'])
-    expect(await denied(database.db, { prefix: `${prefix}0`, durable: false })).toEqual([])
-    expect(await denied(database.db, { prefix })).toEqual([])
+    expect(await denied({ db: database.db, prefix: `${prefix}0`, durable: false })).toEqual([])
+    expect(await denied({ db: database.db, prefix, durable: true })).toEqual([])
   })
 
   test('goes by hours, from the hour of `since`', async () => {
@@ -76,20 +75,21 @@ describe('denied', () => {
     await quota.limit('a')
     await written()
     const { db, statements } = watch(database.db)
-    await denied(db, { prefix, durable: false })
+    await denied({ db, prefix, durable: false })
     expect(statements.join()).not.toMatch(/insert|update|delete/)
   })
 
-  test.each<[string, object]>([
+  test.each<[string, object, object?]>([
     ['no prefix', { prefix: '' }],
     ['a reserved prefix', { prefix: 'api [denied]' }],
-    ['a top of 0', { prefix: 'p', top: 0 }],
-    ['a since that is no date', { prefix: 'p', since: new Date('no') }],
-    ['a since that is a text', { prefix: 'p', since: '1h' }],
-    ['an unknown option', { prefix: 'p', limiter: NONE }],
-  ])('refuses %s before any SQL', async (_, options) => {
+    ['no word on the table', { durable: undefined }],
+    ['a top of 0', {}, { top: 0 }],
+    ['a since that is no date', {}, { since: new Date('no') }],
+    ['a since that is a text', {}, { since: '1h' }],
+    ['an unknown option', {}, { limiter: NONE }],
+  ])('refuses %s before any SQL', async (_, rows, options = {}) => {
     const { db, statements } = watch(database.db)
-    const error = await errorOf(() => denied(db, options as DeniedOptions))
+    const error = await errorOf(() => denied({ db, prefix: 'p', durable: true, ...rows }, options))
     expect(error.code).toMatch(/INVALID_(PREFIX|OPTION)/)
     expect(statements).toEqual([])
   })
@@ -226,7 +226,7 @@ describe('the rows', () => {
       { key: '2026-01-31T10 ', count: 2 },
       { key: '2026-01-31T10 a', count: 2 },
     ])
-    expect(await usage(database.db, { prefix, limiter: NONE, durable: false })).toEqual([])
+    expect(await usage({ db: database.db, prefix, limiter: NONE, durable: false })).toEqual([])
     const make = () => new Ratelimit({ db: database.db, limiter: NONE, prefix: `${prefix} [denied]` })
     expect(make).toThrow(expect.objectContaining({ code: 'INVALID_PREFIX' }))
   })
@@ -316,17 +316,17 @@ describe('when counts are written', () => {
     expect(writes).toBe(1)
     goOn()
     await handed[0]
-    expect(await find({ prefix })).toEqual({ a: 6 })
+    expect(await find()).toEqual({ a: 6 })
   })
 })
 
 test('close writes what is counted, after a write that is under way', async () => {
-  const { quota, find, clock } = countingOn(NONE, { denials: { every: '1h' }, waitUntil: undefined })
+  const { quota, find } = countingOn(NONE, { denials: { every: '1h' }, waitUntil: undefined })
   await quota.limit('a')
   const closed = quota.close()
   await quota.limit('a')
   await Promise.all([closed, quota.close()])
-  expect(await find({ clock: clock.now })).toEqual({ a: 2 })
+  expect(await find()).toEqual({ a: 2 })
   await quota.close()
   expect(await find()).toEqual({ a: 2 })
 })

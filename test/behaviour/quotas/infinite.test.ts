@@ -1,6 +1,7 @@
+import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, limitAll, Ratelimit, usage } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn } from './ten.ts'
 
@@ -75,14 +76,13 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
   })
 
   test('the next plan counts what was used, and usage lists it', async () => {
-    const { clock, quota, prefix } = quotaOn(database, limiter)
+    const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 25 })
     expect(await quota.getRemaining('key', { limiter: ten })).toMatchObject({ used: 25, remaining: 0 })
     expect(await quota.limit('key', { limiter: ten })).toMatchObject({ success: false })
-    const options = { prefix, durable: false, clock: clock.now }
     const listed = [{ key: 'key', used: 25, limit: never }]
-    expect(await usage(database.db, { ...options, limiter })).toMatchObject(listed)
-    expect(await usage(database.db, { ...options, limiterOf: () => limiter })).toMatchObject(listed)
+    expect(await usage(quota)).toMatchObject(listed)
+    expect(await usage(quota, { limiterOf: () => limiter })).toMatchObject(listed)
   })
 })
 

@@ -1,8 +1,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { usage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type DecisionMessage, limitAll, type Once, Ratelimit, usage } from '../../../src/index.ts'
+import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -149,12 +150,10 @@ test('calls sweep the ids that have ended, even if they keep the periods that ha
 })
 
 test('all keys of a limiter share the ids, and no list of keys shows them', async () => {
-  const { quota, prefix, clock } = quotaOn(database, TEN_TOKENS)
+  const { quota } = quotaOn(database, TEN_TOKENS)
   await quota.limit('one', { once: once('event') })
   expect(await quota.limit('two', { once: once('event') })).toMatchObject({ repeated: true, remaining: 10 })
-  const listed = await usage(database.db, {
-    ...{ prefix, limiter: TEN_TOKENS, durable: false, clock: clock.now },
-  })
+  const listed = await usage(quota)
   expect(listed.map(({ key }) => key)).toEqual(['one'])
   const other = quotaOn(database, TEN_TOKENS).quota
   expect(await other.limit('one', { once: once('event') })).not.toHaveProperty('repeated')

@@ -1,19 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
+import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  closePeriods,
-  limitAll,
-  Ratelimit,
-  rateLimitEphemeral,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
-} from '../../../src/index.ts'
+import { closePeriods, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn } from './ten.ts'
@@ -255,7 +247,13 @@ test('any months, calls and idle months agree with a model that counts each peri
         for (const row of await database.rows(new PgDialect().sqlToQuery(query.inlineParams()).sql)) {
           expect([row['used'], row['remaining'], row['reset']].map(Number)).toEqual([used, remaining, reset])
         }
-        const listed = await usage(database.db, { prefix, limiter: plan, durable: false, clock: clock.now })
+        const listed = await usage({
+          db: database.db,
+          prefix,
+          limiter: plan,
+          durable: false,
+          clock: clock.now,
+        })
         expect(listed).toEqual(used > 0 ? [{ key: 'key', ...seen }] : [])
       }
       expect(billed).toEqual(expected)

@@ -1,5 +1,6 @@
 import { and, asc, desc, eq, inArray, sql } from 'drizzle-orm'
 import { alias, pgTable, pgView, text } from 'drizzle-orm/pg-core'
+import { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -7,13 +8,8 @@ import {
   type Limiter,
   type RateLimitTable,
   Ratelimit,
-  type RowColumns,
-  type RowOptions,
   rateLimitEphemeral,
   rateLimitTables,
-  remainingOf,
-  resetOf,
-  usedOf,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples, similarPlans } from '../../support/limits.ts'

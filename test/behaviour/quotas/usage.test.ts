@@ -1,3 +1,4 @@
+import { type OneLimitRows, usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
@@ -6,7 +7,6 @@ import {
   Ratelimit,
   type RatelimitConfig,
   rateLimitTables,
-  usage,
 } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -20,8 +20,9 @@ async function usedBy(uses: Record<string, number>, limiter = TEN['fixed window'
   const set = quotaOn(database, limiter, DURABLE)
   for (const [key, rate] of Object.entries(uses)) await set.quota.limit(key, { rate, force: true })
   const { prefix, clock } = set
-  const find = (options: Partial<Parameters<typeof usage>[1]> = {}) =>
-    usage(database.db, { prefix, limiter, clock: clock.now, ...options })
+  const rows = { db: database.db, prefix, limiter, durable: true, clock: clock.now }
+  const find = ({ top, ...more }: Partial<OneLimitRows> & { top?: number } = {}) =>
+    usage({ ...rows, ...more }, { top })
   const keys = async (options?: Parameters<typeof find>[0]) => (await find(options)).map(({ key }) => key)
   return { ...set, find, keys }
 }
@@ -33,7 +34,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     const found = await find()
     expect(found.map(({ key }) => key)).toEqual(['d', 'b', 'e', 'a', 'f'])
     for (const { key, ...rest } of found) expect(rest).toEqual(await quota.getRemaining(key))
-    expect(await usage(database.db, { prefix: `${prefix}0`, limiter })).toEqual([])
+    expect(await usage({ db: database.db, prefix: `${prefix}0`, limiter, durable: true })).toEqual([])
   })
 
   test('sorts equal use by the keys, and gives the first ones', async () => {
@@ -70,7 +71,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     await find()
     expect(await rows()).toEqual(before)
     const { db, statements } = watch(database.db)
-    expect(await usage(db, { prefix, limiter, clock: clock.now })).toHaveLength(1)
+    expect(await usage({ db, prefix, limiter, clock: clock.now, durable: true })).toHaveLength(1)
     expect(statements).toHaveLength(1)
     expect(statements[0]).not.toContain('for update')
   })
@@ -80,9 +81,9 @@ test.each(kinds)(
   'an empty prefix takes one statement with a clock, and two without, $name',
   async ({ limiter }) => {
     const { db, statements } = watch(database.db)
-    expect(await usage(db, { prefix: 'empty', limiter, clock: () => new Date() })).toEqual([])
+    expect(await usage({ db, prefix: 'empty', limiter, clock: () => new Date(), durable: true })).toEqual([])
     expect(statements).toHaveLength(1)
-    expect(await usage(db, { prefix: 'empty', limiter })).toEqual([])
+    expect(await usage({ db, prefix: 'empty', limiter, durable: true })).toEqual([])
     expect(statements).toHaveLength(3)
   },
 )
@@ -226,9 +227,9 @@ describe('limiterOf', () => {
       const expected = looks
         .filter(({ used }) => used > 0)
         .toSorted((one, other) => other.used - one.used || (one.key < other.key ? -1 : 1))
-      const options = { prefix, limiterOf, clock: clock.now }
-      expect(await usage(database.db, { ...options, top: 100 })).toEqual(expected)
-      expect(await usage(database.db, { ...options, top: 3 })).toEqual(expected.slice(0, 3))
+      const options = { prefix, limiterOf, durable: true, clock: clock.now }
+      expect(await usage({ db: database.db, ...options }, { top: 100 })).toEqual(expected)
+      expect(await usage({ db: database.db, ...options }, { top: 3 })).toEqual(expected.slice(0, 3))
     }
   })
 
@@ -236,7 +237,7 @@ describe('limiterOf', () => {
     const { clock, quota, prefix } = await usedBy({})
     await quota.limit('a', { limiter: TEN['fixed window'] })
     const under = (limiter: Limiter) =>
-      usage(database.db, { prefix, limiterOf: () => limiter, clock: clock.now })
+      usage({ db: database.db, prefix, limiterOf: () => limiter, clock: clock.now, durable: true })
     expect(await under(TEN['fixed window'])).toHaveLength(1)
     expect(await under(TEN['calendar month'])).toEqual([])
     clock.advance(10 * HOUR_MS)
@@ -244,7 +245,7 @@ describe('limiterOf', () => {
   })
 
   test('reads rows of next periods at their own times, however many there are', async () => {
-    const { clock, config, prefix, quota } = await usedBy({})
+    const { clock, config, quota } = await usedBy({})
     const now = clock.ms
     // The next period begins this many minutes before the hour is over.
     const planOf = (key: string) =>
@@ -257,8 +258,7 @@ describe('limiterOf', () => {
       expected.unshift({ key, ...(await quota.getRemaining(key, { limiter })) })
     }
     expect(expected[0]).toMatchObject({ key: '29', used: 29 })
-    const options = { prefix, limiterOf: planOf, clock: clock.now, top: 100 }
-    expect(await usage(database.db, options)).toEqual(expected)
+    expect(await usage(quota, { limiterOf: planOf, top: 100 })).toEqual(expected)
   })
 
   test('reads all pages', async () => {
@@ -267,7 +267,10 @@ describe('limiterOf', () => {
       select '${prefix}', 'key ' || i, i, to_timestamp(${clock.ms} / 1000), 'infinity' from generate_series(1, 2500) i`)
     const { db, statements } = watch(database.db)
     const limiter = Ratelimit.fixedWindow(10_000, '1d')
-    const found = await usage(db, { prefix, limiterOf: () => limiter, top: 2500, clock: clock.now })
+    const found = await usage(
+      { db, prefix, limiterOf: () => limiter, clock: clock.now, durable: true },
+      { top: 2500 },
+    )
     expect(found.map(({ used }) => used)).toEqual(Array.from({ length: 2500 }, (_, i) => 2500 - i))
     expect(statements).toHaveLength(6)
   })
@@ -276,16 +279,30 @@ describe('limiterOf', () => {
     ['both', { limiter: TEN['fixed window'], limiterOf } as never, 'INVALID_OPTION'],
     ['what is no function', { limiterOf: 1 as never }, 'INVALID_OPTION'],
   ])('%s is refused', async (_, options, code) => {
-    await expect(
-      usage(database.db, { prefix: 'refused', ...(options as { limiterOf: never }) }),
-    ).rejects.toMatchObject({
-      code,
-    })
+    const rows = { db: database.db, prefix: 'refused', durable: true, ...(options as { limiterOf: never }) }
+    await expect(usage(rows)).rejects.toMatchObject({ code })
+  })
+
+  test('may ask for the plan of a key, in a database or elsewhere', async () => {
+    const { quota } = await usedBy({ a: 3, b: 9, c: 1 })
+    const smaller = Ratelimit.fixedWindow(4, '10h')
+    const planOf = async (key: string) => (key === 'b' ? smaller : TEN['fixed window'])
+    expect(await usage(quota, { limiterOf: planOf })).toMatchObject([
+      { key: 'b', used: 9, limit: 4 },
+      { key: 'a', used: 3, limit: 10 },
+      { key: 'c', used: 1, limit: 10 },
+    ])
+    const isAway = new Error('away')
+    const failing = (key: string) => {
+      if (key === 'b') throw isAway
+      return Promise.reject(isAway)
+    }
+    await expect(usage(quota, { limiterOf: failing })).rejects.toBe(isAway)
   })
 
   test('an invalid limiter is refused', async () => {
     const { prefix } = await usedBy({ a: 1 })
-    const found = usage(database.db, { prefix, limiterOf: () => ({}) as never })
+    const found = usage({ db: database.db, prefix, limiterOf: () => ({}) as never, durable: true })
     await expect(found).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
 })
@@ -330,10 +347,13 @@ test('a bucket is sorted by its present use', async () => {
   ])
 })
 
-test('the durable table is read by default', async () => {
-  const { config, keys } = await usedBy({ durable: 1 })
-  await new Ratelimit({ ...config, durable: false } as RatelimitConfig).limit('ephemeral')
-  expect(await keys()).toEqual(['durable'])
+test('the table is the one that the limiter writes, or that the description names', async () => {
+  const { config, keys, quota } = await usedBy({ durable: 1 })
+  const ephemeral = new Ratelimit({ ...config, durable: false } as RatelimitConfig)
+  await ephemeral.limit('ephemeral')
+  const keysOf = async (of: Ratelimit) => (await usage(of)).map(({ key }) => key)
+  expect(await keysOf(quota)).toEqual(['durable'])
+  expect(await keysOf(ephemeral)).toEqual(['ephemeral'])
   expect(await keys({ durable: true })).toEqual(['durable'])
   expect(await keys({ durable: false })).toEqual(['ephemeral'])
 })
@@ -342,8 +362,10 @@ test('tables of your own are read', async () => {
   const tables = rateLimitTables({ ephemeral: 'own_ephemeral', durable: 'own_durable' })
   const { config, keys } = await usedBy({ shipped: 1 })
   for (const durable of [true, false]) {
-    const own = { ...config, tables, autoMigrate: true, durable } as RatelimitConfig
-    await new Ratelimit(own).limit(durable ? 'durable' : 'ephemeral')
+    const own = new Ratelimit({ ...config, tables, autoMigrate: true, durable } as RatelimitConfig)
+    const key = durable ? 'durable' : 'ephemeral'
+    await own.limit(key)
+    expect(await usage(own)).toMatchObject([{ key }])
   }
   expect(await keys({ tables })).toEqual(['durable'])
   expect(await keys({ tables, durable: false })).toEqual(['ephemeral'])
@@ -351,15 +373,13 @@ test('tables of your own are read', async () => {
 })
 
 test('in a transaction counts what the transaction has used', async () => {
-  const { quota, prefix, config, keys } = await usedBy({ a: 1 })
+  const { quota, prefix, clock, config, keys } = await usedBy({ a: 1 })
   const undone = database.db.transaction(async (tx) => {
     await quota.limit('b', { rate: 2, tx })
-    const found = await usage(tx, {
-      prefix,
-      limiter: config.limiter,
-      clock: config.clock ?? (() => new Date()),
-    })
-    expect(found).toMatchObject([{ key: 'b' }, { key: 'a' }])
+    const rows = { db: tx, prefix, limiter: config.limiter, durable: true, clock: clock.now }
+    for (const found of [await usage(quota, { tx }), await usage(rows)]) {
+      expect(found).toMatchObject([{ key: 'b' }, { key: 'a' }])
+    }
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)
@@ -372,8 +392,10 @@ test.each(kinds)('without a clock the time is that of the database, $name', asyn
   const quota = new Ratelimit(timed as RatelimitConfig)
   await quota.limit('key', { rate: 3 })
   const found = [{ key: 'key', remaining: 7, limit: 10 }]
-  expect(await usage(database.db, { prefix, limiter })).toMatchObject(found)
-  expect(await usage(database.db, { prefix, limiterOf: () => limiter })).toMatchObject(found)
+  expect(await usage({ db: database.db, prefix, limiter, durable: true })).toMatchObject(found)
+  expect(await usage({ db: database.db, prefix, limiterOf: () => limiter, durable: true })).toMatchObject(
+    found,
+  )
 })
 
 // Where the database is another process: PGlite has the clock that is moved here.
@@ -393,8 +415,10 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
     await quota.limit('more', { rate: 4 })
     const right = Date.now()
     vi.spyOn(Date, 'now').mockImplementation(() => right + byMs)
-    expect(await usage(database.db, { prefix, limiter, top: 1 })).toMatchObject([{ key: 'more', used: 4 }])
-    const found = await usage(database.db, { prefix, limiter })
+    expect(await usage({ db: database.db, prefix, limiter, durable: true }, { top: 1 })).toMatchObject([
+      { key: 'more', used: 4 },
+    ])
+    const found = await usage({ db: database.db, prefix, limiter, durable: true })
     expect(found).toMatchObject([
       { key: 'more', used: 4 },
       { key: 'key', used: 3 },
@@ -412,17 +436,18 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
     const then = new Ratelimit({ ...config, clock: () => new Date(right + byMs) })
     await then.limit('then', { rate: 9 })
     vi.spyOn(Date, 'now').mockImplementation(() => right + byMs)
-    expect(await usage(database.db, { prefix, limiter })).toEqual(marked)
+    expect(await usage({ db: database.db, prefix, limiter, durable: true })).toEqual(marked)
   })
 })
 
 describe('is refused before any SQL', () => {
   const limiter = TEN['fixed window']
-  const good = { prefix: 'refused', limiter }
+  const good = { prefix: 'refused', limiter, durable: true }
   test.each([
     ['no prefix', { ...good, prefix: '' }, 'INVALID_PREFIX'],
     ['a prefix that is not a string', { ...good, prefix: 1 as never }, 'INVALID_PREFIX'],
-    ['no limiter', { prefix: 'refused' } as never, 'INVALID_OPTION'],
+    ['no limiter', { prefix: 'refused', durable: true } as never, 'INVALID_OPTION'],
+    ['no word on the table', { prefix: 'refused', limiter } as never, 'INVALID_OPTION'],
     ['no limit', { ...good, limiter: Ratelimit.unlimited() }, 'INVALID_OPTION'],
     ['none of them', { ...good, top: 0 }, 'INVALID_OPTION'],
     ['fewer than none', { ...good, top: -1 }, 'INVALID_OPTION'],
@@ -430,9 +455,9 @@ describe('is refused before any SQL', () => {
     ['no number', { ...good, top: Number.NaN }, 'INVALID_OPTION'],
     ['all of them', { ...good, top: Number.POSITIVE_INFINITY }, 'INVALID_OPTION'],
     ['a clock without a time', { ...good, clock: () => new Date(Number.NaN) }, 'INVALID_CLOCK'],
-  ])('%s', async (_, options, code) => {
+  ])('%s', async (_, { top, ...rows }: typeof good & { top?: number }, code) => {
     const { db, statements } = watch(database.db)
-    await expect(usage(db, options)).rejects.toMatchObject({ code })
+    await expect(usage({ db, ...rows }, { top })).rejects.toMatchObject({ code })
     expect(statements).toEqual([])
   })
 })

@@ -1,13 +1,12 @@
+import { denied, usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import {
   checkTables,
   closePeriods,
   type Database,
-  denied,
   limitAll,
   Ratelimit,
   RatelimitError,
-  usage,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -61,8 +60,8 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ],
   ['reserveAll', (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
   ['spend', (ratelimit) => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
-  ['denied', (_, db) => denied(db, { prefix: SECRET, top: 4242 })],
-  ['usage', (_, db) => usage(db, { prefix: SECRET, limiter, top: 4242 })],
+  ['denied', (_, db) => denied({ db, prefix: SECRET, durable: true }, { top: 4242 })],
+  ['usage', (_, db) => usage({ db, prefix: SECRET, limiter, durable: true }, { top: 4242 })],
   [
     'closePeriods',
     (_, db) => closePeriods({ ...db, rollback: undefined }, { prefix: SECRET, limiter, limit: 4242 }),

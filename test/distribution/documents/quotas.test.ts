@@ -5,10 +5,8 @@ import { and, eq } from 'drizzle-orm'
 import {
   type ClosePeriodsOptions,
   type Database,
-  type KeyUsage,
   type Limiter,
   type LimitResult,
-  type OtherUsage,
   openReservations,
   Ratelimit,
   type RatelimitConfig,
@@ -16,9 +14,9 @@ import {
   rateLimitEphemeral,
   type SettledSpending,
   type Usage,
-  type UsageOptions,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../../support/docs-app.ts'
@@ -36,18 +34,16 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
       super({ ...timed, cleanupProbability: 0, ...config } as RatelimitConfig)
     }
   }
-  type Reads = typeof original.usedOf
-  const read =
-    (of: Reads): Reads =>
-    (table, limiter, options) =>
-      of(table, limiter, { ...timed, ...options })
-  const timedUsage = (db: Database, options: UsageOptions) => original.usage(db, { ...timed, ...options })
   const timedClose = (tx: Database, options: ClosePeriodsOptions) =>
     original.closePeriods(tx, { ...timed, ...options })
-  return {
-    ...{ ...original, Ratelimit: TimedRatelimit, usage: timedUsage, usedOf: read(original.usedOf) },
-    closePeriods: timedClose,
-  }
+  return { ...original, Ratelimit: TimedRatelimit, closePeriods: timedClose }
+})
+
+vi.mock('drizzle-ratelimit/reports', async (importOriginal) => {
+  const original = await importOriginal<typeof import('drizzle-ratelimit/reports')>()
+  const timed: typeof original.usedOf = (table, limiter, options) =>
+    original.usedOf(table, limiter, { clock: () => new Date(), ...options })
+  return { ...original, usedOf: timed }
 })
 
 /** The headings of all blocks, and of those that were run. */

@@ -9,10 +9,10 @@ import {
   RatelimitError,
   storageSql,
   tableSql,
-  usage,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { rateLimit } from 'drizzle-ratelimit/hono'
+import { usage } from 'drizzle-ratelimit/reports'
 import { Hono } from 'hono'
 import { load, openers } from './drivers.ts'
 
@@ -139,7 +139,7 @@ const CHECKS: Checks = {
   'a list for people': async (name) => {
     const api = limiter(name, { durable: true })
     await api.limit('key', { rate: 3 })
-    const [first] = await usage(db, { prefix: api.prefix, limiter: five })
+    const [first] = await usage({ db, prefix: api.prefix, limiter: five, durable: true })
     equal(first?.used, 3)
   },
   'several limits': async (name) => {

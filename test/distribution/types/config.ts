@@ -3,19 +3,18 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { denied, usage } from 'drizzle-ratelimit/reports'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {
   type Allowed,
   type Duration,
-  denied,
   type LimitResult,
   limitAll,
   Ratelimit,
   type Threshold,
   type Usage,
-  usage,
 } from '../../../src/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
@@ -41,9 +40,7 @@ new Ratelimit({ ...common, distributed: 32 })
 new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), distributed: true })
 // @ts-expect-error nor can those of grants
 new Ratelimit({ ...common, limiter: Ratelimit.credits(), distributed: true })
-void usage(db, { prefix: 'p', limiter, distributed: true })
-// @ts-expect-error it is one select, whatever the table
-void denied(db, { prefix: 'p', distributed: true })
+void usage({ db, prefix: 'p', limiter, distributed: true, durable: true })
 // @ts-expect-error an option of the limiter, not of a call
 void new Ratelimit({ ...common, distributed: true }).limit('k', { distributed: true })
 new Ratelimit({ ...common, denials: {} })
@@ -52,9 +49,12 @@ new Ratelimit({ ...common, denials: { every: '10s', top: 100 } })
 new Ratelimit({ ...common, denials: true })
 // @ts-expect-error no such option
 new Ratelimit({ ...common, denials: { each: '10s' } })
-void denied(db, { prefix: 'p', since: new Date(), top: 5, durable: false })
+void denied({ db, prefix: 'p', durable: false }, { since: new Date(), top: 5 })
+void denied({ db, prefix: 'p', limiter, durable: true })
 // @ts-expect-error denials need no limit
-void denied(db, { prefix: 'p', limiter })
+void denied({ db: new Ratelimit(common), limiter, durable: true })
+// @ts-expect-error it says which table to read
+void denied({ db, prefix: 'p' })
 dashboard({ limiters: { api: new Ratelimit(common) }, authorize: () => ({ id: 'ada' }), secret: '' })
 // @ts-expect-error it does not start without a decision on who may see it
 dashboard({ limiters: { api: new Ratelimit(common) }, secret: '' })
@@ -251,8 +251,12 @@ export async function quotas(quota: Ratelimit): Promise<void> {
   await quota.settle(name, 3, { rate: 3 })
   // @ts-expect-error an estimate is not forced
   await quota.reserve('key', { force: true })
+  await usage(quota, { top: 5 })
+  await usage(quota, { limiterOf: async () => limiter })
   // @ts-expect-error a limit is needed to read the rows by
-  await usage(db, { prefix: 'p' })
+  await usage({ db, prefix: 'p', durable: true })
+  // @ts-expect-error it says which table to read
+  await usage({ db, prefix: 'p', limiter })
 }
 
 const answer: Allowed = { success: true, limit: 5, remaining: 4, reset: 0, retryAfter: 0 }

@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm'
+import { usage } from 'drizzle-ratelimit/reports'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, type Database, type Limiter, usage } from '../../../src/index.ts'
+import { closePeriods, type Database, type Limiter } from '../../../src/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
 
@@ -102,7 +103,7 @@ const works: Work[] = [
     run: (cost, prefix) =>
       counted(cost, async (tx) => {
         const limiterOf = (key: string) => (isYearly(key) ? year : month)
-        const [most] = await usage(tx, { prefix, limiterOf, clock: noon })
+        const [most] = await usage({ db: tx, prefix, limiterOf, clock: noon, durable: true })
         return most?.used ?? 0
       }),
     found: (rows) => rows,
@@ -111,7 +112,11 @@ const works: Work[] = [
     what: 'usage under one limit',
     times: 1,
     run: (cost, prefix) =>
-      counted(cost, async (tx) => (await usage(tx, { prefix, limiter: month, clock: noon }))[0]?.used ?? 0),
+      counted(
+        cost,
+        async (tx) =>
+          (await usage({ db: tx, prefix, limiter: month, clock: noon, durable: true }))[0]?.used ?? 0,
+      ),
     found: (rows) => rows,
   },
   {

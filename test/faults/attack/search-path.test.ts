@@ -1,20 +1,16 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { alias, pgSchema } from 'drizzle-orm/pg-core'
+import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Limiter } from '../../../src/algorithms/algorithm.ts'
 import {
   checkTables,
   closePeriods,
-  denied,
   limitAll,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
-  remainingOf,
-  resetOf,
-  usage,
-  usedOf,
 } from '../../../src/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
@@ -171,7 +167,7 @@ async function countDenials(prefix: string): Promise<void> {
   })
   await counting.limit('one')
   for (const each of handed) await each
-  expect(await denied(db(), { prefix, durable: false })).toEqual([{ key: 'one', denials: 1 }])
+  expect(await denied({ db: db(), prefix, durable: false })).toEqual([{ key: 'one', denials: 1 }])
 }
 
 async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void> {
@@ -208,8 +204,8 @@ async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void
 }
 
 async function readRows(prefix: string, limiter: Limiter, balance: boolean): Promise<void> {
-  await usage(db(), { prefix, limiterOf: () => limiter })
-  await usage(db(), { prefix, limiter })
+  await usage({ db: db(), prefix, limiterOf: () => limiter, durable: true })
+  await usage({ db: db(), prefix, limiter, durable: true })
   const rows = alias(rateLimitDurable, 'stored')
   const numbers = {
     used: usedOf(rows, limiter),

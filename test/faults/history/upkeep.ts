@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { closePeriods, usage } from '../../../src/index.ts'
+import { usage } from 'drizzle-ratelimit/reports'
+import { closePeriods } from '../../../src/index.ts'
 import {
   ALL,
   below,
@@ -58,7 +59,7 @@ export async function lookAtAll(): Promise<void> {
 export async function list(): Promise<void> {
   const { limiter, prefix, options, keys } = tested(callAt(ALL).limit)
   did.calls++
-  const listed = await usage(db, { prefix, limiter, top: keys, durable: options?.durable ?? false })
+  const listed = await usage({ db, prefix, limiter, durable: options?.durable ?? false }, { top: keys })
   if (new Set(listed.map(({ key }) => key)).size < listed.length)
     throw new Error('usage has listed a key twice.')
 }

@@ -30,8 +30,9 @@ const ROW_NAMES: NamesOf<RowOptions> = { clock: true, distributed: true }
  * @example
  * ```ts
  * import { and, desc, eq } from 'drizzle-orm'
- * import { rateLimitDurable, usedOf } from 'drizzle-ratelimit'
+ * import { rateLimitDurable } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { usedOf } from 'drizzle-ratelimit/reports'
  * import { db, orgs } from './app.ts'
  *
  * const used = usedOf(rateLimitDurable, calendarWindow(1000, 'month'))

@@ -1,30 +1,24 @@
-import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
+import type { Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
 import { behindBlock } from '../answers/behind-block.ts'
 import type { Usage } from '../answers/results.ts'
 import { groupBy } from '../base/group-by.ts'
-import type { Database } from '../database/database.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
+import { timeOf } from '../runtime/clock.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
-import type { Table } from '../runtime/store.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams } from '../statements/usage.ts'
-import { timeOf } from './clock.ts'
+import type { PlanOf, Reading } from './rows.ts'
 
-/** The rows to read, and the clock. */
-export interface Reading {
-  readonly db: Database
-  readonly table: Table
-  readonly prefix: string
+/** What to read, and how many keys to list. */
+export interface TopReading extends Reading {
   readonly top: number
-  /** Undefined for the database's clock. */
-  readonly clock: (() => Date) | undefined
 }
 
 /** A key and its usage. */
@@ -39,14 +33,15 @@ interface Planned {
 }
 
 /** The keys that have used most, each under its own limit. */
-export async function usageByPlan(reading: Reading, limiterOf: (key: string) => Limiter): Promise<Used[]> {
+export async function usageByPlan(reading: TopReading, limiterOf: PlanOf): Promise<Used[]> {
   let most: Used[] = []
   let after = ''
   for (;;) {
     const keys = await keysAfter(reading, after)
-    const planned = keys.flatMap((key): Planned[] => {
-      const limiter = limiterOf(key)
+    const limiters = await Promise.all(keys.map(async (key) => limiterOf(key)))
+    const planned = limiters.flatMap((limiter, place): Planned[] => {
       checkLimiter(limiter)
+      const key = keys[place] as string
       return limiter.stored ? [{ key, limiter }] : []
     })
     // Read for each page. With an old time, a row that changed since would look as if a wrong clock wrote it.

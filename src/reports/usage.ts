@@ -1,62 +1,44 @@
-import type { RateLimitTables } from '../../schema/index.ts'
 import type { Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
 import { behindBlock } from '../answers/behind-block.ts'
 import type { Usage } from '../answers/results.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
-import type { Database } from '../database/database.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { uncharged } from '../database/database-error.ts'
-import { checkDatabase } from '../database/given.ts'
 import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
-import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
+import { checkLimiter, checkOption } from '../options/validate.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import { timeOf } from '../runtime/clock.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
-import { tableOf } from '../runtime/table-of.ts'
 import { kept } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
-import { SHIPPED } from '../tables/shipped.ts'
-import { timeOf } from './clock.ts'
-import { blockIn, gatesOf, lookAtEach, type Reading, usageByPlan } from './usage-by-plan.ts'
+import { type LimiterRows, type PlanOf, REPORT_NAMES, type ReportOptions, readingOf } from './rows.ts'
+import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
 
-/** Options of `usage`, with one limit for all keys. */
-export interface UsageOptions {
-  /** The prefix of the limiter whose keys are listed. */
-  readonly prefix: string
+/** The rows of a limiter, and one limit for all of its keys. */
+export interface OneLimitRows extends LimiterRows {
   /** The limit by which all rows are read. */
   readonly limiter: Limiter
   /** Not together with `limiter`. */
   readonly limiterOf?: never
-  /** The most keys to list. Default: `10`. */
-  readonly top?: number
-  /** Whether to read the durable table, which holds quotas. Default: `true`. */
-  readonly durable?: boolean
-  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
-  readonly tables?: RateLimitTables
-  /** Whether Citus has distributed the table by `key`. Default: `false`. */
-  readonly distributed?: boolean
-  /** The time, for tests. Default: the database's clock. */
-  readonly clock?: () => Date
 }
 
-/** Options of `usage`, with a limit for each key. */
-export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limiterOf'> {
+/** The rows of a limiter, and a limit for each of its keys. */
+export interface PlanRows extends LimiterRows {
   /** Not together with `limiterOf`. */
   readonly limiter?: never
-  /** The limit of a key: its customer's plan. */
-  readonly limiterOf: (key: string) => Limiter
+  /** The limit of a key: its customer's plan. It is asked for up to a thousand keys at once. */
+  readonly limiterOf: PlanOf
 }
 
-const USAGE_NAMES: NamesOf<UsageOptions | PlanUsageOptions> = {
-  prefix: true,
-  limiter: true,
-  limiterOf: true,
-  top: true,
-  durable: true,
-  tables: true,
-  distributed: true,
-  clock: true,
+/** Options of `usage`, for a `Ratelimit` with a limit for each key. */
+export interface PlanUsageOptions extends ReportOptions {
+  /** The limit of a key: its customer's plan. It is asked for up to a thousand keys at once. */
+  readonly limiterOf: PlanOf
 }
+
+const USAGE_NAMES: NamesOf<PlanUsageOptions> = { ...REPORT_NAMES, limiterOf: true }
 
 /** A key and its usage. */
 export interface KeyUsage extends Usage {
@@ -87,68 +69,61 @@ export interface OtherUsage {
 }
 
 /**
- * Lists the keys of a prefix that have used most. Keys without usage are not in the list. A key that is blocked
- * has `blockedUntil`, also one of a limiter with `blocks: true`.
+ * Lists the keys of a limiter that have used most. Keys without usage are not in the list. A key that is
+ * blocked has `blockedUntil`, also one of a limiter with `blocks: true`.
  *
- * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one `limiter`, keys on
+ * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one limit, keys on
  * plans of another algorithm or period are in the list with `isOther: true`.
  *
- * It reads every row of the prefix, takes no lock and writes nothing.
+ * It reads every row of the prefix, takes no lock and writes nothing. It has no timeout.
  *
+ * @param of The limiter. In a process that has none, where its rows are.
  * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_OPTION`; then the errors of
  * `Ratelimit.getRemaining`.
  *
  * @example
  * ```ts
- * import { usage } from 'drizzle-ratelimit'
+ * import { Ratelimit } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { usage } from 'drizzle-ratelimit/reports'
  * import { db } from './app.ts'
  *
  * const plan = calendarWindow(10_000, 'month')
- * for (const { key, used, limit } of await usage(db, { prefix: 'api-calls', limiter: plan, top: 20 })) {
- *   console.log(key, used, limit)
- * }
+ * const calls = new Ratelimit({ db, limiter: plan, prefix: 'api-calls', durable: true })
+ * for (const { key, used, limit } of await usage(calls, { top: 20 })) console.log(key, used, limit)
+ *
+ * // In another process:
+ * await usage({ db, prefix: 'api-calls', limiter: plan, durable: true }, { top: 20 })
  * ```
  */
-export function usage(db: Database, options: PlanUsageOptions): Promise<KeyUsage[]>
+export function usage(of: Ratelimit, options: PlanUsageOptions): Promise<KeyUsage[]>
+/** The same in a process without the limiter, with a limit for each key. */
+export function usage(of: PlanRows, options?: ReportOptions): Promise<KeyUsage[]>
 /** The same with one limit for all keys. */
-export function usage(db: Database, options: UsageOptions): Promise<(KeyUsage | OtherUsage)[]>
+export function usage(
+  of: Ratelimit | OneLimitRows,
+  options?: ReportOptions,
+): Promise<(KeyUsage | OtherUsage)[]>
 export async function usage(
-  db: Database,
-  options: UsageOptions | PlanUsageOptions,
+  of: Ratelimit | OneLimitRows | PlanRows,
+  options: Partial<PlanUsageOptions> = {},
 ): Promise<(KeyUsage | OtherUsage)[]> {
-  checkDatabase(db)
   checkOptions(options, USAGE_NAMES)
-  checkRows(options)
-  const {
-    prefix,
-    limiter,
-    limiterOf,
-    top = 10,
-    durable = true,
-    tables = SHIPPED,
-    distributed = false,
-    clock,
-  } = options
-  checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
-  const table = durable ? tables.durable : tables.ephemeral
-  checkSwitch(distributed, 'distributed')
-  const reading = { db, table: tableOf(table, distributed), prefix, top, clock }
+  const { tx, top = 10 } = options
+  const reading = { ...readingOf(of, tx), top }
+  const { limiter, limiterOf = options.limiterOf }: Partial<LimiterRows> = of
   if (limiterOf === undefined) {
+    checkOption(limiter !== undefined, 'usage needs either limiter or limiterOf.')
     checkLimiter(limiter)
     checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
     return usageUnder(reading, limiter)
   }
   checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
-  checkOption(limiter === undefined, 'usage needs either limiter or limiterOf.')
   return usageByPlan(reading, limiterOf)
 }
 
 /** The keys that have used most under one limit. */
-export async function usageUnder(
-  reading: Reading,
-  limiter: StoredLimiter,
-): Promise<(KeyUsage | OtherUsage)[]> {
+async function usageUnder(reading: TopReading, limiter: StoredLimiter): Promise<(KeyUsage | OtherUsage)[]> {
   const { db, table, prefix, top, clock } = reading
   const name = `usage ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => usageStatement(table.table, limiter))

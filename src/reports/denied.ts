@@ -1,0 +1,100 @@
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { uncharged } from '../database/database-error.ts'
+import { distinct, mustHave } from '../database/rows.ts'
+import { runOnce } from '../database/run.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import { timeOf } from '../runtime/clock.ts'
+import { deniedByHourStatement, deniedPrefix, deniedStatement, hourOf } from '../statements/denied.ts'
+import { kept, statementsOf } from '../statements/statements.ts'
+import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
+
+/** Options of `denied`. */
+export interface DeniedOptions extends ReportOptions {
+  /** The time from which denials count, with its whole hour. Rows are kept for a week. Default: a day ago. */
+  readonly since?: Date | undefined
+}
+
+const DENIED_NAMES: NamesOf<DeniedOptions> = { ...REPORT_NAMES, since: checkSince }
+
+/** A key and how often it was denied. */
+export interface DeniedKey {
+  /** The key as it is stored: with `hashKeys`, the hash. */
+  readonly key: string
+  /** Denied calls. It is never too high, and may be too low: see the option `denials` of `Ratelimit`. */
+  readonly denials: number
+}
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+/**
+ * Lists the keys of a limiter that were denied most. The limiter must have the option `denials`.
+ *
+ * It reads every count of the prefix since then, takes no lock and writes nothing. It has no timeout.
+ *
+ * @param of The limiter. In a process that has none, where its rows are.
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_CLOCK`; then the errors of
+ * `Ratelimit.getRemaining`.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { denied } from 'drizzle-ratelimit/reports'
+ * import { db } from './app.ts'
+ *
+ * const limiter = Ratelimit.fixedWindow(5, '1m')
+ * export const logins = new Ratelimit({ db, limiter, prefix: 'logins', denials: { every: '10s' } })
+ *
+ * for (const { key, denials } of await denied(logins)) console.log(key, denials)
+ *
+ * // In another process:
+ * await denied({ db, prefix: 'logins', durable: false })
+ * ```
+ */
+export async function denied(
+  of: Ratelimit | Ratelimit<'credits'> | LimiterRows,
+  options: DeniedOptions = {},
+): Promise<DeniedKey[]> {
+  checkOptions(options, DENIED_NAMES)
+  const { since, tx, top = 10 } = options
+  const { db, table, prefix, clock } = readingOf(of, tx)
+  const from = since?.getTime() ?? (await timeOf(db, clock)) - DAY_MS
+  const statement = kept(statementsOf(table.table), 'denied', () => deniedStatement(table.table))
+  const values = { prefix: deniedPrefix(prefix), since: hourOf(from), top }
+  const rows = await uncharged(runOnce({ db }, statement, values))
+  return distinct(rows, 'key', top).map((row) => ({
+    key: String(row['key']),
+    denials: Number(mustHave(row['denials'])),
+  }))
+}
+
+/** An hour and its denials. */
+export interface DeniedHour {
+  /** Unix milliseconds. */
+  readonly start: number
+  readonly denials: number
+}
+
+/** How many denials each of the last hours had, up to the present one: those of a key, or those of all keys. */
+export async function deniedByHour(
+  { db, table, prefix, clock }: Reading,
+  hours: number,
+  key = '',
+): Promise<DeniedHour[]> {
+  const first = (await timeOf(db, clock)) - (hours - 1) * HOUR_MS
+  const starts = Array.from({ length: hours }, (_, place) => hourOf(first + place * HOUR_MS))
+  const statement = kept(statementsOf(table.table), 'denied by hour', () =>
+    deniedByHourStatement(table.table),
+  )
+  const values = { prefix: deniedPrefix(prefix), since: starts[0] ?? '', key }
+  const rows = await uncharged(runOnce({ db }, statement, values))
+  const counts = new Map(rows.map((row) => [String(row['hour']), Number(mustHave(row['denials']))]))
+  return starts.map((hour) => ({ start: Date.parse(`${hour}:00Z`), denials: counts.get(hour) ?? 0 }))
+}
+
+/** The year must have four digits, so that hours can be compared as texts. */
+function checkSince(since: unknown): void {
+  const isDate = since instanceof Date && since.getTime() >= 0 && since.getUTCFullYear() < 10_000
+  checkOption(isDate, 'since must be a valid Date.')
+}

@@ -1,0 +1,94 @@
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import { type Handle, handleOf } from '../check/handles.ts'
+import type { Database } from '../database/database.ts'
+import { checkDatabase } from '../database/given.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { TxOptions } from '../options/calls.ts'
+import { checkOption, checkRows, readClock } from '../options/validate.ts'
+import type { Table } from '../runtime/store.ts'
+import { tableOf } from '../runtime/table-of.ts'
+import { SHIPPED } from '../tables/shipped.ts'
+
+/** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
+export type PlanOf = (key: string) => Limiter | Promise<Limiter>
+
+/** The rows of a limiter, for a process that has no `Ratelimit` of it. */
+export interface LimiterRows {
+  /** A Drizzle Postgres database, or your transaction. */
+  readonly db: Database
+  /** The prefix of the limiter. */
+  readonly prefix: string
+  /** Whether the rows are in the durable table: what the limiter's own `durable` says. */
+  readonly durable: boolean
+  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
+  readonly tables?: RateLimitTables
+  /** Whether Citus has distributed the table by `key`. Default: `false`. */
+  readonly distributed?: boolean
+  /** The time, for tests. Default: the database's clock. */
+  readonly clock?: () => Date
+  /** The limit by which all rows are read. */
+  readonly limiter?: Limiter | undefined
+  /** The limit of each key. Not together with `limiter`. */
+  readonly limiterOf?: PlanOf | undefined
+}
+
+const ROWS_NAMES: NamesOf<LimiterRows> = {
+  db: true,
+  prefix: true,
+  durable: true,
+  tables: true,
+  distributed: checkSwitch,
+  clock: true,
+  limiter: true,
+  limiterOf: true,
+}
+
+/** Options of a report. */
+export interface ReportOptions extends TxOptions {
+  /** The most keys to list. Default: `10`. */
+  readonly top?: number | undefined
+}
+
+export const REPORT_NAMES: NamesOf<ReportOptions> = { ...CALLS.tx, top: checkTop }
+
+function checkTop(top: unknown): void {
+  checkOption(Number.isSafeInteger(top) && Number(top) > 0, 'top must be a whole number above 0.')
+}
+
+/** The rows that a report reads, and the clock. */
+export interface Reading {
+  readonly db: Database
+  readonly table: Table
+  readonly prefix: string
+  /** In Unix milliseconds. Undefined for the database's clock. */
+  readonly clock: (() => number) | undefined
+}
+
+/**
+ * The rows of the limiter, or of the description.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX`
+ */
+export function readingOf(of: object, tx?: Database): Reading {
+  if ('db' in Object(of)) return readingOfRows(of as LimiterRows, tx)
+  return readingOfHandle(handleOf(of, 'Give a Ratelimit, or { db, prefix, durable } of its rows.'), tx)
+}
+
+function readingOfHandle({ checker }: Handle, tx: Database | undefined): Reading {
+  const { connection, table, namespace } = checker.rows
+  return { db: tx ?? connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
+}
+
+function readingOfRows(rows: LimiterRows, tx: Database | undefined): Reading {
+  checkOptions(rows, ROWS_NAMES)
+  const { db, prefix, durable, tables = SHIPPED, distributed = false, clock } = rows
+  const { limiter, limiterOf } = rows
+  checkDatabase(db)
+  checkRows(rows)
+  checkOption(durable !== undefined, 'durable must be true or false: it says which table has the rows.')
+  checkOption(limiter === undefined || limiterOf === undefined, 'Give either limiter or limiterOf.')
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  return { db: tx ?? db, table, prefix, clock: clock && (() => readClock(clock)) }
+}
