@@ -20,8 +20,9 @@ export interface VirtualTime {
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 /**
- * A time that the speed of the machine does not change: it passes only while no statement is on its way, for the
- * timers of the package and of the test, and for the clock of the database. It lasts until `vi.useRealTimers()`.
+ * A time that the speed of the machine does not change: it passes only while no statement is on its way, for
+ * the timers of the package and of the test, and for the clock of the database. It lasts until
+ * `vi.useRealTimers()`.
  */
 export async function virtualTime(database: TestDatabase): Promise<VirtualTime> {
   const setClock = await databaseClock(database)
