@@ -7,16 +7,9 @@ import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import {
-  type ClosedPeriod,
-  closePeriods,
-  type EndedPeriod,
-  type Limiter,
-  Ratelimit,
-  type Threshold,
-  tableSql,
-} from 'drizzle-ratelimit'
-import { calendarWindow, prorate } from 'drizzle-ratelimit/calendar'
+import { type EndedPeriod, type Limiter, Ratelimit, type Threshold, tableSql } from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { type ClosedPeriod, closePeriods, prorate, spend } from 'drizzle-ratelimit/quota'
 import { type CreditLook, drawCredits } from './pictures/credits.ts'
 import { drawUsage, type Look } from './pictures/usage.ts'
 
@@ -176,7 +169,7 @@ function run(tokens: number, isBatch: boolean): number {
 async function render({ name, plan }: Customer, images: number): Promise<readonly number[]> {
   return db.transaction(async (tx) => {
     const month = { ratelimit: quota, key: name, limiter: plan() }
-    const spent = await Ratelimit.spend([month, { ratelimit: credits, key: name }], { rate: images, tx })
+    const spent = await spend([month, { ratelimit: credits, key: name }], { rate: images, tx })
     for (const answer of spent.results) {
       if (!spent.success || !answer.success) continue
       await bill(tx, name, answer.ended, 'the next call')

@@ -6,15 +6,9 @@ import { PGlite } from '@electric-sql/pglite'
 import { eq, sum } from 'drizzle-orm'
 import { integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import {
-  closePeriods,
-  type Duration,
-  type Entry,
-  Ratelimit,
-  settleExpired,
-  tableSql,
-} from 'drizzle-ratelimit'
+import { type Duration, type Entry, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { closePeriods, settleExpired, spend } from 'drizzle-ratelimit/quota'
 
 const [TEAM, BUSINESS] = [calendarWindow(1000, 'month'), calendarWindow(12_000, 'year')]
 const CENTS = { month: 3000, year: 30_000, page: 5, credit: 10 }
@@ -79,7 +73,7 @@ async function render(event: string, pages: number, fails = false): Promise<void
   ] as const
   await db
     .transaction(async (tx) => {
-      const spent = await Ratelimit.spend(sources, { rate: pages, once: { id: event, for: '35d' }, tx })
+      const spent = await spend(sources, { rate: pages, once: { id: event, for: '35d' }, tx })
       if (!spent.success) throw new Error('there are always extra pages')
       if (spent.repeated) return say(`${event} came again: nothing is charged`)
       const [month, , more] = spent.results

@@ -1,3 +1,2 @@
 export { calendarWindow } from './algorithms/calendar-window.ts'
 export type { CalendarOptions, CalendarPeriod, Rollover } from './algorithms/periods.ts'
-export { type Prorated, prorate } from './algorithms/prorate.ts'

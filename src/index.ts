@@ -29,7 +29,7 @@ export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
-export { limitAll } from './limit-all.ts'
+export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'
 export type {
   AcquireOptions,
   AllOptions,
@@ -51,42 +51,12 @@ export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
 export type {
   CreditReserveOptions,
   NamedReserveOptions,
-  NamedSpendOptions,
   PlainReserveOptions,
-  PlainSpendOptions,
-  ReserveAllOptions,
   ReserveOptions,
-  SpendOptions,
 } from './options/reserve.ts'
-export type {
-  CommitSpentOptions,
-  ReservationName,
-  SettleAllOptions,
-  SettleExpiredOptions,
-  SettleSpentOptions,
-} from './options/settle.ts'
-export {
-  type CreditRequest,
-  type CreditReserveRequest,
-  type CreditSpendRequest,
-  type LimitRequest,
-  Ratelimit,
-  type ReserveRequest,
-  type SpendRequest,
-} from './ratelimit.ts'
-export {
-  type ExpiredReservation,
-  settleExpired,
-} from './reservations/expired.ts'
-export {
-  type OpenReservation,
-  type OpenReservationsOptions,
-  openReservations,
-} from './reservations/open.ts'
+export type { ReservationName } from './options/settle.ts'
+export { Ratelimit } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
-export type { Reservations, ReservedAll } from './reservations/reserve-all.ts'
-export type { SettledSpending, Spent } from './reservations/spend.ts'
 export type { Entry } from './runtime/entry.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'
-export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'

@@ -1,9 +1,41 @@
+import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitAllResult } from './answers/results.ts'
 import { checkOptions } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import { limitRequest, limitAll as names } from './options/call-table.ts'
 import type { AllOptions } from './options/calls.ts'
-import type { CreditRequest, LimitRequest } from './ratelimit.ts'
+import type { Ratelimit } from './ratelimit.ts'
+
+/** One of the calls of `limitAll`. */
+export interface LimitRequest {
+  /** The limiter whose limit is checked. */
+  readonly ratelimit: Ratelimit
+  /** The limited key, such as a user. */
+  readonly key: string
+  /** The cost of the call. 0 looks, a negative rate gives back. Default: `1`. */
+  readonly rate?: number | undefined
+  /** Another limit for this call. Default: the limiter's. */
+  readonly limiter?: Limiter | undefined
+  /**
+   * Consumes even if too little is left, for a cost that is known only afterwards. If another request is
+   * denied, this one is not charged either. Default: `false`.
+   */
+  readonly force?: boolean | undefined
+}
+
+/** The credits of a key, as one of the calls of `limitAll`. */
+export interface CreditRequest {
+  /** The credits, of `Ratelimit.credits`. */
+  readonly ratelimit: Ratelimit<'credits'>
+  /** The key of the credits. */
+  readonly key: string
+  /** The cost of the call, a whole number. 0 looks, a negative rate gives back. Default: `1`. */
+  readonly rate?: number | undefined
+  /** Credits have no plans: each grant has terms of its own. */
+  readonly limiter?: never
+  /** Takes what the grants do not have as a debt. Default: `false`. */
+  readonly force?: boolean | undefined
+}
 
 const callsOfRequests = /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts'))
 const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))

@@ -1,4 +1,4 @@
-import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
+import type { EndedPeriod } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
 import { concurrency } from './algorithms/concurrency.ts'
 import { credits } from './algorithms/credits.ts'
@@ -36,18 +36,11 @@ import type {
 } from './options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
-import type {
-  CreditReserveOptions,
-  ReserveAllOptions,
-  ReserveOptions,
-  SpendOptions,
-} from './options/reserve.ts'
+import type { CreditReserveOptions, ReserveOptions } from './options/reserve.ts'
 import { settingsOf } from './options/settings.ts'
-import type { ReservationName, SettleSpentOptions } from './options/settle.ts'
+import type { ReservationName } from './options/settle.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
-import type { ReservedAll } from './reservations/reserve-all.ts'
-import type { SettledSpending, Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
@@ -55,8 +48,6 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('./reservations/by-name.ts')),
   once: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
-  reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
-  spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
@@ -66,7 +57,6 @@ const MODULES = {
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
   funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
-  calls: /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts')),
 }
 
 /**
@@ -253,174 +243,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const { settleName } = await MODULES.byName()
     return await settleName(this, name, actual, options)
-  }
-
-  /**
-   * Charges estimates to several limits, all or none, as `limitAll` does. When the costs are
-   * known, `commit(actuals)` or `release()` corrects them, also all or none.
-   *
-   * If the process crashes before that, the estimates stay charged.
-   *
-   * @throws RatelimitError the errors of `limitAll`; `INVALID_RATE` for a negative rate.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const perAddress: Ratelimit
-   * declare const perAccount: Ratelimit
-   * declare function signIn(): Promise<boolean>
-   * const attempt = await Ratelimit.reserveAll([
-   *   { ratelimit: perAddress, key: '192.0.2.1' },
-   *   { ratelimit: perAccount, key: 'ada@example.com' },
-   * ])
-   * if (attempt.success && (await signIn())) await attempt.release() // only failures count
-   *
-   * declare const tokens: Ratelimit
-   * declare const spending: Ratelimit
-   * declare function complete(): Promise<{ used: number; cents: number }>
-   * const estimate = await Ratelimit.reserveAll([
-   *   { ratelimit: tokens, key: 'org:1', rate: 4000 },
-   *   { ratelimit: spending, key: 'org:1', rate: 12 },
-   * ])
-   * if (estimate.success) {
-   *   const { used, cents } = await complete()
-   *   await estimate.commit([used, cents])
-   * }
-   * ```
-   */
-  static reserveAll(
-    requests: readonly ReserveRequest[],
-    options?: ReserveAllOptions,
-  ): Promise<ReservedAll<ReserveRequest>>
-  /** Charges estimates to several limits, and to the credits of keys. */
-  static reserveAll(
-    requests: readonly (ReserveRequest | CreditReserveRequest)[],
-    options?: ReserveAllOptions,
-  ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>>
-  static async reserveAll(
-    requests: readonly (ReserveRequest | CreditReserveRequest)[],
-    options: ReserveAllOptions = {},
-  ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
-    checkOptions(options, CALLS.reserveAll)
-    const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, CALLS.reserveRequest)
-    return await (await MODULES.reserveAll()).reserveAll(requests, calls, options)
-  }
-
-  /**
-   * Settles the reservations of {@link Ratelimit.reserveAll} by their name, all or none: from any process, and
-   * once. Again with the same costs it charges nothing, and the answers have `repeated: true`.
-   *
-   * @param requests The limits and keys that were reserved from. If a reservation was made with a `limiter`,
-   * give one here too: the customer's present plan.
-   * @param actuals The actual costs, in the order of the requests.
-   * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if some were settled alone; the errors of
-   * `limitAll`.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const tokens: Ratelimit
-   * declare const images: Ratelimit
-   * const sources = [
-   *   { ratelimit: tokens, key: 'org:1' },
-   *   { ratelimit: images, key: 'org:1' },
-   * ]
-   * await Ratelimit.settleAll(sources, 'job:7', [3120, 2])
-   * ```
-   */
-  static async settleAll(
-    requests: readonly (SpendRequest | CreditSpendRequest)[],
-    id: string,
-    actuals: readonly number[],
-    options: TxOptions = {},
-  ): Promise<readonly Allowed[]> {
-    const { settleAllNamed } = await MODULES.byName()
-    const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return await settleAllNamed(requests, calls, id, actuals, options)
-  }
-
-  /**
-   * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes
-   * all of the cost or nothing. If the cost is an estimate, `commit` settles the actual cost.
-   *
-   * The limits can be the credits of keys, from `Ratelimit.credits`. The call is then two statements.
-   *
-   * It runs as `limitAll` does, and locks the rows in the same order. If one of the limits
-   * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
-   * apply.
-   *
-   * @throws RatelimitError `INVALID_RATE` for a negative rate, and an `atLeast` that is not above 0;
-   * `INVALID_OPTION` for a limiter with `dryRun`, and for two requests for one row; the errors of
-   * `limitAll`.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const monthly: Ratelimit
-   * declare const credits: Ratelimit
-   * const spent = await Ratelimit.spend(
-   *   [
-   *     { ratelimit: monthly, key: 'org:1' },
-   *     { ratelimit: credits, key: 'org:1' },
-   *   ],
-   *   { rate: 500 },
-   * )
-   * if (spent.success) {
-   *   const [fromMonth, fromCredits] = spent.granted
-   *   await spent.commit(620) // the actual cost; `spent.release()` if the work has failed
-   * }
-   * ```
-   */
-  static async spend(
-    requests: readonly (SpendRequest | CreditSpendRequest)[],
-    options: SpendOptions,
-  ): Promise<Spent> {
-    checkOptions(options, CALLS.spend)
-    const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, CALLS.spendRequest, options.rate)
-    return await (await MODULES.spend()).spend(calls, options)
-  }
-
-  /**
-   * Settles what {@link Ratelimit.spend} has taken under a name, as its `commit` does: from any process, and
-   * once. Again with the same cost it charges nothing, and the answer has `repeated: true`.
-   *
-   * @param requests The limits and keys of `spend`, in the same order. If one had a `limiter`, give one here
-   * too: the customer's present plan.
-   * @param actual The actual cost; 0 gives everything back.
-   * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if `settleExpired` has ended a part of it;
-   * the errors of `limitAll`.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const monthly: Ratelimit
-   * declare const credits: Ratelimit
-   * const sources = [
-   *   { ratelimit: monthly, key: 'org:1' },
-   *   { ratelimit: credits, key: 'org:1' },
-   * ]
-   * const spent = await Ratelimit.spend(sources, { rate: 500, id: 'job:7', expires: '10m' })
-   * // In any process:
-   * if (spent.success) await Ratelimit.settleSpent(sources, 'job:7', 620)
-   * ```
-   */
-  static async settleSpent(
-    requests: readonly (SpendRequest | CreditSpendRequest)[],
-    id: string,
-    actual: number,
-    options: SettleSpentOptions = {},
-  ): Promise<SettledSpending> {
-    const { settleSpentNamed } = await MODULES.byName()
-    const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return await settleSpentNamed(requests, calls, id, actual, options)
   }
 
   /**
@@ -866,47 +688,3 @@ type SettleOptionsFor<K extends Kind> = K extends 'credits' ? TxOptions : CallOp
 
 /** The name of a reservation of a limiter that has reservations with names. */
 type NameFor<K extends Kind> = K extends 'rate' | 'credits' ? ReservationName : never
-
-/** One of the limits of `Ratelimit.spend`. */
-export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
-
-/** The credits of a key, as one of the limits of `Ratelimit.spend`. */
-export interface CreditSpendRequest {
-  /** The credits, of `Ratelimit.credits`. */
-  readonly ratelimit: Ratelimit<'credits'>
-  /** The key of the credits. */
-  readonly key: string
-  /** Credits have no plans: each grant has terms of its own. */
-  readonly limiter?: never
-}
-
-/** One of the calls of `Ratelimit.reserveAll`. */
-export type ReserveRequest = Omit<LimitRequest, 'force'>
-
-/** One of the calls of `limitAll`. */
-export interface LimitRequest {
-  /** The limiter whose limit is checked. */
-  readonly ratelimit: Ratelimit
-  /** The limited key, such as a user. */
-  readonly key: string
-  /** The cost of the call. 0 looks, a negative rate gives back. Default: `1`. */
-  readonly rate?: number | undefined
-  /** Another limit for this call. Default: the limiter's. */
-  readonly limiter?: Limiter | undefined
-  /**
-   * Consumes even if too little is left, for a cost that is known only afterwards. If another request is
-   * denied, this one is not charged either. Default: `false`.
-   */
-  readonly force?: boolean | undefined
-}
-
-/** The credits of a key, as one of the calls of `Ratelimit.reserveAll`. */
-export type CreditReserveRequest = Omit<CreditRequest, 'force'>
-
-/** The credits of a key, as one of the calls of `limitAll`. */
-export interface CreditRequest extends CreditSpendRequest {
-  /** The cost of the call, a whole number. 0 looks, a negative rate gives back. Default: `1`. */
-  readonly rate?: number | undefined
-  /** Takes what the grants do not have as a debt. Default: `false`. */
-  readonly force?: boolean | undefined
-}

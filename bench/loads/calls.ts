@@ -1,4 +1,5 @@
-import { limitAll, type Ratelimit, type SpendRequest } from '../../src/index.ts'
+import { limitAll, type Ratelimit } from '../../src/index.ts'
+import type { SpendRequest } from '../../src/quota/index.ts'
 import { anyOf } from '../measure.ts'
 import { admitted, interleave } from '../rounds.ts'
 import { KEYS } from './known-rows.ts'

@@ -1,6 +1,7 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumber, keyNumbers } from '../measure.ts'
@@ -136,7 +137,7 @@ async function creditsOn(db: NodePgDatabase): Promise<readonly Call[]> {
           { ratelimit: month, key },
           { ratelimit: credits, key },
         ]
-        return (await Ratelimit.spend(requests, { rate: 1 })).success
+        return (await spend(requests, { rate: 1 })).success
       },
     },
   ]

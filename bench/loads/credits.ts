@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, measureCalls } from './calls.ts'
@@ -41,7 +42,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
       calls.push(
         {
           name: 'spend of a bucket and 4 live grants',
-          check: async (key) => (await Ratelimit.spend(requestsFor(key), { rate: 1 })).success,
+          check: async (key) => (await spend(requestsFor(key), { rate: 1 })).success,
         },
         {
           name: 'limitAll of a bucket and 4 live grants',

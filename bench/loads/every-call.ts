@@ -1,7 +1,8 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { usage } from 'drizzle-ratelimit/reports'
-import { checkTables, closePeriods, limitAll, Ratelimit } from '../../src/index.ts'
+import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -79,7 +80,7 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
       name: 'reserveAll of two and commit, pairs',
       async check(key) {
         const requests = requestsOf(tokens, spending, key).map((request) => ({ ...request, rate: 2 }))
-        const reserved = await Ratelimit.reserveAll(requests)
+        const reserved = await reserveAll(requests)
         if (reserved.success) await reserved.commit([1, 1])
         return reserved.success
       },
@@ -87,7 +88,7 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'spend of two and release, pairs',
       async check(key) {
-        const spent = await Ratelimit.spend(requestsOf(tokens, spending, key), { rate: 1 })
+        const spent = await spend(requestsOf(tokens, spending, key), { rate: 1 })
         if (spent.success) await spent.release()
         return spent.success
       },
@@ -95,7 +96,7 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'spend of two and commit of more, pairs',
       async check(key) {
-        const spent = await Ratelimit.spend(requestsOf(tokens, spending, key), { rate: 1 })
+        const spent = await spend(requestsOf(tokens, spending, key), { rate: 1 })
         if (spent.success) await spent.commit(2)
         return spent.success
       },

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { denied } from 'drizzle-ratelimit/reports'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -38,20 +39,20 @@ export async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const name = () => ({ id: randomUUID(), expires: '1h' }) as const
   return [
     {
-      name: 'spend of two with a name and settleSpent, pairs',
+      name: 'spend of two with a name and settle, pairs',
       async check(key) {
         const [requests, named] = [requestsOf(first, second, key), name()]
-        const { success } = await Ratelimit.spend(requests, { rate: 2, ...named })
-        if (success) await Ratelimit.settleSpent(requests, named.id, 1)
+        const { success } = await spend(requests, { rate: 2, ...named })
+        if (success) await settle(requests, named.id, { actual: 1 })
         return success
       },
     },
     {
-      name: 'reserveAll of two with a name and settleAll, pairs',
+      name: 'reserveAll of two with a name and settle, pairs',
       async check(key) {
         const [requests, named] = [requestsOf(first, second, key), name()]
-        const { success } = await Ratelimit.reserveAll(requests, named)
-        if (success) await Ratelimit.settleAll(requests, named.id, [1, 0])
+        const { success } = await reserveAll(requests, named)
+        if (success) (await settle(requests, named.id, { actual: [1, 0] })).results
         return success
       },
     },

@@ -1,5 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { flexibleRedis } from '../contenders/flexible.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
@@ -73,7 +74,7 @@ async function callsOn({ pool }: Connections): Promise<readonly Call[]> {
 }
 
 function spendOf(first: Ratelimit, second: Ratelimit): Call['check'] {
-  return async (key) => (await Ratelimit.spend(requestsOf(first, second, key), { rate: 1 })).success
+  return async (key) => (await spend(requestsOf(first, second, key), { rate: 1 })).success
 }
 
 /** What an application does that has two limits there. If the second denies, the first is charged anyway. */

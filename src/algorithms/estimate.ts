@@ -21,7 +21,9 @@ const UNIT = 512
 /** What was used of a bucket is a fraction, and is noted in thousandths. */
 const THOUSANDTHS = 1000
 /** More would not be exact. */
-const MAX_BEFORE = 2 ** 43
+const MAX_BEFORE = 2 ** 42
+/** What `count` holds of an estimate that is a share of one cost of several limits. */
+const TOGETHER = 2 ** 52
 
 /**
  * The row of an estimate with a name. A limit of 1 opens it, if the name is new, and a limit of 0 settles it.
@@ -93,11 +95,21 @@ function none(): Numbers<Param> {
   return { lengthMs: 0, facts: 0, estimate: 0, paidAt: NEVER_MS, scale: 1 }
 }
 
-/** Opens an estimate that lasts so long. */
-export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rate: number): StoredLimiter {
-  const estimate = limiter.stored ? 0 : rate
+/**
+ * Opens an estimate that lasts so long.
+ *
+ * @param isTogether Whether it is a share of one cost of several limits.
+ */
+export function opened(
+  lengthMs: number,
+  { limiter, rate }: { readonly limiter: Limiter; readonly rate: number },
+  hasPlan: boolean,
+  isTogether: boolean,
+): StoredLimiter {
+  const estimate = limiter.stored || isTogether ? 0 : rate
   const isWindow = limiter.algorithm.kind === 'window'
-  const facts = 1 + 2 * Number(hasPlan) + 8 * Number(isWindow) + 16 * maskOf(limiter)
+  const about = 1 + 2 * Number(hasPlan) + 8 * Number(isWindow) + 16 * maskOf(limiter)
+  const facts = isTogether ? TOGETHER + about : about
   const notesTime = limiter.stored && limiter.algorithm.sql.before !== undefined
   const scale = isWindow || notesTime ? 1 : THOUSANDTHS
   return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, paidAt: NEVER_MS, scale })
@@ -152,6 +164,8 @@ export interface Opened {
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
   readonly columns: readonly StateColumn[]
+  /** Whether it is a share of one cost of several limits. */
+  readonly isTogether: boolean
   /** Whether it was settled with this cost. */
   wasSettledWith(actual: number): boolean
   readonly isOpen: boolean
@@ -163,7 +177,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   const bit = (value: number) => Math.floor(count / value) % 2 === 1
   const paidAt = windowStart < NEVER_MS ? windowStart : null
   const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
-  const before = Math.floor(count / UNIT)
+  const before = Math.floor(count / UNIT) % (TOGETHER / UNIT)
   const [isCalendar, isGrant] = [columns.join() === CALENDAR, columns.join() === GRANT]
   return {
     rate: tokens,
@@ -174,6 +188,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     refundableUntil: bit(8) ? null : paidAt,
     windowEnd: isCalendar ? windowStart + before : null,
     madeMs: isGrant ? before : null,
+    isTogether: bit(TOGETHER),
     usedBefore: isCalendar || isGrant ? 0 : bit(8) ? before : before / THOUSANDTHS,
     columns,
     wasSettledWith: (actual) => tokens === -(1 + actual),

@@ -62,7 +62,7 @@ export type At = Database | CallTime | undefined
 
 /** Whether a call has begun its time. The other copy of the package may have, with a class of its own. */
 export function isCallTime(at: At): at is CallTime {
-  return at !== undefined && 'isOver' in at
+  return typeof at === 'object' && at !== null && 'isOver' in at
 }
 
 /** When to stop waiting for a call. `Late` is the grant that may come after that. */

@@ -1,6 +1,6 @@
 import type { LimitResult } from '../answers/results.ts'
-import { limitAll } from '../limit-all.ts'
-import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
+import { type LimitRequest, limitAll } from '../limit-all.ts'
+import { reserveAll } from '../quota/reserve-all.ts'
 import type { CostingRequest } from './read-limit.ts'
 
 /** The answers to a request's checks, and how to settle their charges. */
@@ -25,7 +25,7 @@ export async function charge(requests: readonly CostingRequest[]): Promise<Charg
 export async function reserve(requests: readonly CostingRequest[]): Promise<Charged> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
-  if (others.length > 0) return reserveAll(requests)
+  if (others.length > 0) return reserveSeveral(requests)
   const { ratelimit, key, ...options } = request
   const reserved = await ratelimit.reserve(key, options)
   if (!reserved.success) return { results: [reserved] }
@@ -37,8 +37,8 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
   }
 }
 
-async function reserveAll(requests: readonly CostingRequest[]): Promise<Charged> {
-  const reserved = await Ratelimit.reserveAll(requests)
+async function reserveSeveral(requests: readonly CostingRequest[]): Promise<Charged> {
+  const reserved = await reserveAll(requests)
   const { success, results } = reserved
   if (!success) return { results }
   const isKept = requests.some((request, place) => keepsReserved(request, results[place]))

@@ -1,7 +1,7 @@
 import { kindOf } from '../base/kind-of.ts'
 import { RatelimitError } from '../errors.ts'
+import type { LimitRequest } from '../limit-all.ts'
 import { checkOption, checkRate } from '../options/validate.ts'
-import type { LimitRequest } from '../ratelimit.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 

@@ -37,19 +37,19 @@ export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'
   readonly once?: never
 }
 
-/** Options of `Ratelimit.reserveAll`. */
+/** Options of `reserveAll`. */
 export type ReserveAllOptions = TxOptions & (Unnamed | Naming)
 
-/** Options of `Ratelimit.spend` for a cost that is known. */
+/** Options of `spend` for a cost that is known. */
 export interface PlainSpendOptions extends Shared, OnceOptions, Unnamed {}
 
-/** Options of `Ratelimit.spend` for an estimate with a name. */
+/** Options of `spend` for an estimate with a name. */
 export interface NamedSpendOptions extends Shared, Naming {
   /** A name is charged once anyway. */
   readonly once?: never
 }
 
-/** Options of `Ratelimit.spend`. */
+/** Options of `spend`. */
 export type SpendOptions = PlainSpendOptions | NamedSpendOptions
 
 interface Shared extends TxOptions {

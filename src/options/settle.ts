@@ -3,6 +3,7 @@ import type { Credits } from '../algorithms/credits.ts'
 import type { NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import { tx } from './call-table.ts'
+import type { TxOptions } from './calls.ts'
 import { checkFunction, wordOf } from './checks.ts'
 import { checkOption } from './validate.ts'
 
@@ -14,7 +15,7 @@ export interface ReservationName {
   readonly id: string
 }
 
-/** Options of `commit` and `release` of `Ratelimit.reserveAll`. */
+/** Options of `commit` and `release` of `reserveAll`. */
 export interface SettleAllOptions {
   /** The transaction to settle in. Default: one of its own. */
   readonly tx?: Database | undefined
@@ -25,7 +26,7 @@ export interface SettleAllOptions {
   readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
 
-/** Options of the `commit` of `Ratelimit.spend`. */
+/** Options of the `commit` of `spend`. */
 export interface CommitSpentOptions extends SettleAllOptions {
   /**
    * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
@@ -34,8 +35,19 @@ export interface CommitSpentOptions extends SettleAllOptions {
   readonly debt?: 'first' | 'last' | undefined
 }
 
-/** Options of `Ratelimit.settleSpent`. */
-export type SettleSpentOptions = Pick<CommitSpentOptions, 'debt' | 'tx'>
+/** Options of `settle`. */
+export type SettleOptions = TxOptions &
+  (
+    | (Pick<CommitSpentOptions, 'debt'> & {
+        /** The actual cost of what `spend` has taken; 0 gives everything back. */
+        readonly actual: number
+      })
+    | {
+        /** The actual costs of what `reserveAll` has charged, in the order of the requests. */
+        readonly actual: readonly number[]
+        readonly debt?: never
+      }
+  )
 
 /** Options of `settleExpired`. */
 export interface SettleExpiredOptions {
@@ -55,8 +67,8 @@ export interface SettleExpiredOptions {
 // The options of each call, with their checks, as in `call-table.ts`. This file is loaded on first use.
 
 export const settleAll: NamesOf<SettleAllOptions> = { ...tx, limiters: checkList }
-export const settleSpent: NamesOf<SettleSpentOptions> = { ...tx, debt: wordOf('first', 'last') }
-export const commitSpent: NamesOf<CommitSpentOptions> = { ...settleAll, ...settleSpent }
+export const commitSpent: NamesOf<CommitSpentOptions> = { ...settleAll, debt: wordOf('first', 'last') }
+export const settle: NamesOf<SettleOptions> = { ...tx, debt: wordOf('first', 'last'), actual: true }
 export const reservation: NamesOf<ReservationName> = { key: true, id: true }
 export const settleExpired: NamesOf<SettleExpiredOptions> = {
   ...{ ratelimit: true, as: true, limit: checkAboveZero, limiterOf: checkFunction },

@@ -5,14 +5,13 @@ import { own } from '../base/own.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions, Requested, TxOptions } from '../options/calls.ts'
-import type { ReservationName, SettleSpentOptions } from '../options/settle.ts'
+import type { ReservationName, SettleOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
 import { checkOption } from '../options/validate.ts'
 import { callsOf } from '../several/calls-of.ts'
 import type { Costs, SettledAll } from './costs.ts'
 import { inRows } from './in-rows.ts'
 import { namedBy } from './named.ts'
-import type { SettledSpending } from './spend.ts'
 
 // Estimates that are settled by their name, as their `commit` does.
 
@@ -31,29 +30,20 @@ export async function settleName(
   return results[0] as Allowed
 }
 
-/** Settles the reservations of several limits, each with its cost. */
-export async function settleAllNamed(
+/** Settles the reservations of several limits: each with a cost of its own, or all of them with one. */
+export async function settleNames(
   requests: readonly Planned[],
   calls: readonly LimiterCall[],
   id: string,
-  actuals: readonly number[],
-  options: TxOptions,
-): Promise<readonly Allowed[]> {
-  checkOptions(options, CALLS.tx)
-  return (await settleNamed(requests, calls, id, { each: actuals }, options.tx)).results
-}
-
-/** Settles what several limits have paid together with one cost. */
-export async function settleSpentNamed(
-  requests: readonly Planned[],
-  calls: readonly LimiterCall[],
-  id: string,
-  actual: number,
-  options: SettleSpentOptions,
-): Promise<SettledSpending> {
-  checkOptions(options, SETTLING.settleSpent)
-  const { tx, debt = 'last' } = options
-  return await settleNamed(requests, calls, id, { total: actual, debt }, tx)
+  options: SettleOptions,
+): Promise<SettledAll> {
+  checkOptions(options, SETTLING.settle)
+  const { actual, tx, debt } = options
+  if (typeof actual === 'number')
+    return settleNamed(requests, calls, id, { total: actual, debt: debt ?? 'last' }, tx)
+  checkOption(Array.isArray(actual), 'settle needs the cost as `actual`, or a list of costs.')
+  checkOption(debt === undefined, 'debt cannot be combined with a list of costs.')
+  return settleNamed(requests, calls, id, { each: actual }, tx)
 }
 
 /** A request that may have the present plan. */

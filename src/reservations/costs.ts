@@ -23,12 +23,16 @@ export interface Settling {
   readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
 
-/** How estimates were settled. */
+/** The answer of `settle`: how estimates were settled. */
 export interface SettledAll {
-  /** How much each limit has paid in the end. */
+  /**
+   * How much each limit has paid in the end, in the order of the requests. Of one cost, together that is the
+   * cost, or more if a window that paid is over, because it gives nothing back. Of a list, these are the costs.
+   */
   readonly granted: readonly number[]
+  /** The answer of each limit. `returned` is how much it got back. */
   readonly results: readonly Allowed[]
-  /** They were settled before with the same costs. */
+  /** It was settled before with the same cost. Then nothing has changed, and `granted` has only zeros. */
   readonly repeated?: true
 }
 

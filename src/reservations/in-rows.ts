@@ -23,7 +23,7 @@ import { askedOf, takeTogether } from '../several/together.ts'
 import { openStatement } from '../statements/estimates.ts'
 import { kept } from '../statements/statements.ts'
 import { type Named, recall } from './charged.ts'
-import { checkSettling, costAt, type Estimates, type SettledAll, type Settling } from './costs.ts'
+import { type Costs, checkSettling, costAt, type Estimates, type SettledAll, type Settling } from './costs.ts'
 import { settle } from './settle.ts'
 import type { Charged } from './settlement.ts'
 
@@ -67,9 +67,26 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
   return untilDone('settled the reservation and made it again', async () => {
     const seen = known ?? (await look(named, tx))
     known = undefined
+    checkForm(seen, settling.costs)
     if (seen.some(({ isOpen }) => !isOpen)) return repeated(named, seen, settling, tx)
     return settleOpen(await openOf(named, seen, tx), settling, tx)
   })
+}
+
+/**
+ * Of one limit, a list of one cost says the same as the cost.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+function checkForm(seen: readonly Opened[], costs: Costs): void {
+  const isEach = 'each' in costs
+  if (seen.length === 1 || seen.every(({ isTogether }) => isTogether !== isEach)) return
+  throw new RatelimitError(
+    'INVALID_OPTION',
+    isEach
+      ? 'spend has taken one cost from these limits, so settle it with one number. Nothing was charged.'
+      : 'Each of these limits has an estimate of its own, so give a list of costs. Nothing was charged.',
+  )
 }
 
 /** Settles the estimates if they are still those that were seen. Undefined if they are not. */

@@ -66,20 +66,20 @@ export async function estimatesOf(
 }
 
 /**
- * @param rate What a limit without a row notes as its estimate. Default: the rate of its call.
+ * @param isTogether Whether the limits pay one rate together. A limit without a row then notes its share.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
 export async function openingOf(
   calls: readonly LimiterCall[],
   { id, expires }: Naming,
-  rate?: number,
+  isTogether = false,
 ): Promise<Opening> {
   const lengthMs = parseDuration(expires, 'expires')
   const named = await namedBy(calls, id, true)
   const openings = named.map(({ each, row }): OpeningCall => {
     const { checker, call } = each
     const hasPlan = !isFunded(each) && call.limiter !== checker.terms.limiter
-    const opens = openedBy(lengthMs, call.limiter, hasPlan, rate ?? call.rate)
+    const opens = openedBy(lengthMs, call, hasPlan, isTogether)
     return { checker: namesOf(checker).opener, call: takenFrom(lookAt(row, opens)) }
   })
   return { named, openings }

@@ -2,7 +2,8 @@ import { and, asc, eq } from 'drizzle-orm'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { calendarWindow } from '../../src/calendar.ts'
-import { closePeriods, type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../src/quota/index.ts'
 import type { Laid } from './layout.ts'
 
 /** The time of all calls, which makes their answers the same on every server. */
@@ -108,7 +109,7 @@ export const calls: Readonly<Record<string, Run>> = {
     return reserved.success ? b.settle({ key: 'k', id: 'job' }, 2) : reserved
   },
   'reserveAll over shards': async ({ a, b }) => {
-    const reserved = await Ratelimit.reserveAll([
+    const reserved = await reserveAll([
       { ratelimit: a, key: 'k0', rate: 4 },
       { ratelimit: b, key: 'k3', rate: 5 },
     ])
@@ -141,7 +142,7 @@ export const calls: Readonly<Record<string, Run>> = {
   'spend over shards, settled': async ({ a, b }) => {
     const settled = []
     for (const [place, actual] of [9, 27, 50].entries()) {
-      const spent = await Ratelimit.spend(
+      const spent = await spend(
         [
           { ratelimit: a, key: `k${2 * place}` },
           { ratelimit: b, key: `k${2 * place + 1}` },
@@ -157,10 +158,7 @@ export const calls: Readonly<Record<string, Run>> = {
       { ratelimit: a, key: 'k0' },
       { ratelimit: b, key: 'k1' },
     ]
-    const spent = [
-      await Ratelimit.spend(requests, { rate: 33 }),
-      await Ratelimit.spend(requests, { rate: 33, atLeast: 2 }),
-    ]
+    const spent = [await spend(requests, { rate: 33 }), await spend(requests, { rate: 33, atLeast: 2 })]
     return spent.map(({ success, granted, results }) => [success, granted, results])
   },
   'spend of one key': async ({ a, b }) => spent(a, 'k', b, 'k', 14),
@@ -258,8 +256,8 @@ async function spent(a: Ratelimit, one: string, b: Ratelimit, other: string, rat
     { ratelimit: a, key: one },
     { ratelimit: b, key: other },
   ]
-  const first = await Ratelimit.spend(requests, { rate })
-  const second = await Ratelimit.spend(requests, { rate })
+  const first = await spend(requests, { rate })
+  const second = await spend(requests, { rate })
   const { success, granted, results } = second
   return [first.success, first.granted, success, granted, results, await second.release()]
 }

@@ -1,6 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { closePeriods, limitAll, Ratelimit } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
+import { closePeriods } from '../../src/quota/index.ts'
 import { ID_PREFIX } from '../../src/statements/own-prefixes.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 

@@ -1,7 +1,8 @@
 import { denied } from 'drizzle-ratelimit/reports'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
-import { closePeriods, limitAll, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { closePeriods, reserveAll, settle, settleExpired, spend } from '../../src/quota/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
 // Calls of limiters and options that not every limiter has.
@@ -175,13 +176,13 @@ export const ownCalls: Readonly<Record<string, Run>> = {
       { ratelimit: quota, key: 'k0' },
       { ratelimit: bucket, key: 'k3' },
     ]
-    const reserved = await Ratelimit.reserveAll(
+    const reserved = await reserveAll(
       requests.map((each) => ({ ...each, rate: 4 })),
       { id: 'both', expires: '1h' },
     )
-    const settled = await Ratelimit.settleAll(requests, 'both', [1, 6])
-    const spent = await Ratelimit.spend(requests, { rate: 20, id: 'spent', expires: '1h' })
-    const settledSpent = await Ratelimit.settleSpent(requests, 'spent', 7)
+    const settled = (await settle(requests, 'both', { actual: [1, 6] })).results
+    const spent = await spend(requests, { rate: 20, id: 'spent', expires: '1h' })
+    const settledSpent = await settle(requests, 'spent', { actual: 7 })
     return [reserved.results, settled, spent.results, settledSpent]
   },
   settleExpired: async (placed) => {

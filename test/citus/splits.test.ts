@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { closePeriods, limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { closePeriods } from '../../src/quota/index.ts'
 import { CITUS_URL, type Laid, useLayout } from './layout.ts'
 
 // A shard is split after the limiter has read where the shards are.

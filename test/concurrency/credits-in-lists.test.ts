@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -54,7 +55,7 @@ test('32 callers spend a month and three grants exactly, whatever is first', asy
       for (const turn of range(20)) {
         const isFirst = (process + turn) % 2 === 0
         const rate = 1 + ((process + turn) % 3)
-        const { granted } = await Ratelimit.spend(isFirst ? sources : sources.toReversed(), { rate })
+        const { granted } = await spend(isFirst ? sources : sources.toReversed(), { rate })
         const inOrder = isFirst ? granted : granted.toReversed()
         for (const [place, each] of inOrder.entries()) paid[place] = (paid[place] ?? 0) + each
       }
@@ -84,12 +85,12 @@ test('spends, estimates, costs, releases, single calls, grants and transactions 
         if (what === 0) await limiters.credits.grant('org', 20, { id: `${process} ${turn}`, priority: turn })
         else if (what === 1) count([0, (await limiters.credits.limit('org', { rate: 3 })).success ? 3 : 0])
         else if (what === 2) count([(await limiters.monthly.limit('org', { rate: 3 })).success ? 3 : 0])
-        else if (what === 3) count((await Ratelimit.spend(sources, { rate: 30, atLeast: 1 })).granted)
+        else if (what === 3) count((await spend(sources, { rate: 30, atLeast: 1 })).granted)
         else if (what === 4) {
-          const spent = await Ratelimit.spend(sources.toReversed(), { rate: 12 })
+          const spent = await spend(sources.toReversed(), { rate: 12 })
           count((await spent.release()).granted.toReversed())
         } else if (what === 5) {
-          const spent = await Ratelimit.spend(sources, { rate: 9 })
+          const spent = await spend(sources, { rate: 9 })
           if (spent.success) count((await spent.commit(turn * 2)).granted)
         } else if (what === 6) {
           const [monthly, credits] = sources
@@ -104,11 +105,11 @@ test('spends, estimates, costs, releases, single calls, grants and transactions 
           if (success) count([0, 5])
         } else if (what === 8) {
           const db = pools[process] as (typeof pools)[number]
-          const { granted } = await db.transaction((tx) => Ratelimit.spend(sources, { rate: 2, tx }))
+          const { granted } = await db.transaction((tx) => spend(sources, { rate: 2, tx }))
           count(granted)
         } else {
           const requests = sources.map((source, place) => ({ ...source, rate: 5 + place }))
-          const reserved = await Ratelimit.reserveAll(requests as Parameters<typeof Ratelimit.reserveAll>[0])
+          const reserved = await reserveAll(requests as Parameters<typeof reserveAll>[0])
           if (!reserved.success) continue
           const costs = [turn, 15 - turn].map((cost) => Math.max(cost, 0))
           await reserved.commit(costs)
@@ -134,7 +135,7 @@ test('a grant that commits while spends wait is not missed', async () => {
   await own.monthly.limit('org', { rate: 4 })
   const waiting = await database.db.transaction(async (tx) => {
     await own.credits.limit('org', { rate: 8, tx })
-    const calls = Promise.all(others.map((each) => Ratelimit.spend(sourcesOf(each), { rate: 1 })))
+    const calls = Promise.all(others.map((each) => spend(sourcesOf(each), { rate: 1 })))
     await untilWaiting(database, 8)
     await own.credits.grant('org', 8, { id: 'b', tx })
     return { calls }

@@ -2,13 +2,12 @@ import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import {
   type Allowed,
-  type ClosedPeriod,
-  closePeriods,
   type Database,
   type EndedPeriod,
   Ratelimit,
   type Reservation,
 } from '../../src/index.ts'
+import { type ClosedPeriod, closePeriods, reserveAll } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -86,7 +85,7 @@ async function estimate(
   const [first] = quotas
   const requests = quotas.map((ratelimit) => ({ ratelimit, key: 'key', rate: 6 }))
   const one = isList ? undefined : await first.reserve('key', { rate: 6, ...naming })
-  const list = isList ? await Ratelimit.reserveAll(requests, naming) : undefined
+  const list = isList ? await reserveAll(requests, naming) : undefined
   const settleIn = async (tx: Database | undefined): Promise<readonly Allowed[]> => {
     if (list?.success) return list.commit([cost, cost], { tx })
     if (one?.success) return [await one.commit(cost, { tx })]

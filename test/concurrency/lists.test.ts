@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 
@@ -32,7 +33,7 @@ test('if the removal of needless rows fails, each charge stays charged once', as
       perform nextval('removals'); raise exception 'lost' using errcode = '40001'; end $$;
     create trigger lose before delete on rate_limit_ephemeral for each row execute function lose()`)
   const requests = ['first', 'second'].map((key) => ({ ratelimit: limitOn(database.db, 'removed'), key }))
-  expect(await Ratelimit.spend(requests, { rate: 2 })).toMatchObject({ success: true, granted: [2, 0] })
+  expect(await spend(requests, { rate: 2 })).toMatchObject({ success: true, granted: [2, 0] })
   expect(await requests[0]?.ratelimit.getRemaining('first')).toMatchObject({ used: 2 })
   expect(await database.rows('select last_value, is_called from removals')).toEqual([
     { last_value: '1', is_called: true },

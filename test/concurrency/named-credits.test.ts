@@ -1,13 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
-import {
-  type LimitResult,
-  limitAll,
-  openReservations,
-  Ratelimit,
-  RatelimitError,
-  settleExpired,
-  type Threshold,
-} from '../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit, RatelimitError, type Threshold } from '../../src/index.ts'
+import { openReservations, settle, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -100,9 +93,9 @@ test('all processes settle one name with costs of their own: one of them counts'
   for (const job of range(6)) {
     const before = await used('org')
     const id = `job ${job}`
-    await Ratelimit.spend(first.of('org'), { rate: 40, id, expires: '1h' })
+    await spend(first.of('org'), { rate: 40, id, expires: '1h' })
     const { answers, codes } = await endsOf(
-      all.map(({ of }, i) => Ratelimit.settleSpent(of('org'), id, 20 + 5 * i)),
+      all.map(({ of }, i) => settle(of('org'), id, { actual: 20 + 5 * i })),
     )
     expect(codes).toEqual(range(all.length - 1).map(() => 'ALREADY_SETTLED'))
     const [granted = []] = answers.map((each) => each.granted)
@@ -134,7 +127,7 @@ test('each threshold of the credits is crossed once, by lists, names and settlem
       const requests = of('org').slice(1) as [ReturnType<typeof of>[1]]
       const named = { id: `job ${i}`, expires: '1h' } as const
       if (i % 3 === 0) return (await limitAll([{ ...requests[0], rate: 4 }])).results
-      if (i % 3 === 1) return (await Ratelimit.spend(requests, { rate: 4, ...named })).results
+      if (i % 3 === 1) return (await spend(requests, { rate: 4, ...named })).results
       const reserved = await credits.reserve('org', { rate: 1, ...named })
       return [reserved, await credits.settle({ key: 'org', id: named.id }, 4)]
     }),
@@ -152,7 +145,7 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
   const names = range(48).map((i) => ({ key: keys[i % 2] as string, id: `job ${i}`, isSpent: i % 4 < 2 }))
   for (const { key, id, isSpent } of names) {
     const named = { rate: 30, id, expires: '1m' } as const
-    if (isSpent) await Ratelimit.spend(first.of(key), named)
+    if (isSpent) await spend(first.of(key), named)
     else await first.credits.reserve(key, named)
   }
   clock.advance(60_000)
@@ -172,11 +165,11 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
         } else if (place < 4) {
           await credits.limit(key, { rate: 3, once: { id: `${place} ${i}`, for: '1d' } })
           await credits.limit(key, { rate: -3 })
-          await Ratelimit.spend(of(key), { rate: 5, id: `more ${place} ${i}`, expires: '1h' })
-          await Ratelimit.settleSpent(of(key), `more ${place} ${i}`, 0)
+          await spend(of(key), { rate: 5, id: `more ${place} ${i}`, expires: '1h' })
+          await settle(of(key), `more ${place} ${i}`, { actual: 0 })
         } else {
           const settled = await (isSpent
-            ? Ratelimit.settleSpent(of(key), id, actual)
+            ? settle(of(key), id, { actual })
             : credits.settle({ key, id }, actual)
           ).catch(lateness)
           if (settled && !settled.repeated) costs.set(id, actual)

@@ -1,6 +1,7 @@
 import { beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { limitAll, Ratelimit, RatelimitError, type SettledSpending, settleExpired } from '../../src/index.ts'
+import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { reserveAll, type SettledSpending, settle, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -56,13 +57,11 @@ test('all processes take one name at once, and all settle it: one each', async (
   const { all, credits, used } = await processes('one name')
   await credits.grant('org', 1000)
   const named = { id: 'job', expires: '1h' } as const
-  const spent = await Promise.all(all.map(({ of }) => Ratelimit.spend(of('org'), { rate: 300, ...named })))
+  const spent = await Promise.all(all.map(({ of }) => spend(of('org'), { rate: 300, ...named })))
   expect(spent.filter((answer) => !('repeated' in answer))).toHaveLength(1)
   expect(await used('org')).toBe(300)
   for (const actual of [120, 450]) {
-    const settled = await Promise.allSettled(
-      all.map(({ of }) => Ratelimit.settleSpent(of('org'), 'job', actual)),
-    )
+    const settled = await Promise.allSettled(all.map(({ of }) => settle(of('org'), 'job', { actual })))
     const answers = settled.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
     expect(answers.filter(({ repeated }) => !repeated)).toHaveLength(actual === 120 ? 1 : 0)
     expect(answers).toHaveLength(actual === 120 ? all.length : 0)
@@ -76,7 +75,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
   for (const key of keys) await credits.grant(key, 100_000)
   const names = range(48).map((i) => ({ key: keys[i % 2] as string, id: `job ${i}` }))
   const first = all[0] as (typeof all)[number]
-  for (const { key, id } of names) await Ratelimit.spend(first.of(key), { rate: 30, id, expires: '1m' })
+  for (const { key, id } of names) await spend(first.of(key), { rate: 30, id, expires: '1m' })
   clock.advance(60_000)
   const costs = new Map<string, number>()
   await Promise.all(
@@ -89,10 +88,10 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
           await db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release', limit: 1 }))
         } else if (place < 4) {
           await limitAll(of(key).map((each) => ({ ...each, rate: 0 })))
-          await Ratelimit.spend(of(key), { rate: 1, id: `more ${place} ${i}`, expires: '1h' })
-          await Ratelimit.settleSpent(of(key), `more ${place} ${i}`, 0)
+          await spend(of(key), { rate: 1, id: `more ${place} ${i}`, expires: '1h' })
+          await settle(of(key), `more ${place} ${i}`, { actual: 0 })
         } else {
-          const settled = await Ratelimit.settleSpent(of(key), id, actual).catch(lateness)
+          const settled = await settle(of(key), id, { actual }).catch(lateness)
           if (settled && !settled.repeated) costs.set(id, actual)
         }
       }
@@ -123,19 +122,19 @@ test('with grace, a settlement locks the limits in the order of every list, and 
     { ratelimit: last, key: 'org' },
   ]
   const named = { id: 'job', expires: '1h' } as const
-  await Ratelimit.reserveAll(requestsOf(one), named)
+  await reserveAll(requestsOf(one), named)
   let settling: Promise<unknown> | undefined
   await one.db.transaction(async (tx) => {
     await one.first.limit('org', { tx })
-    settling = Ratelimit.settleAll(requestsOf(other).toReversed(), 'job', [3, 3])
+    settling = settle(requestsOf(other).toReversed(), 'job', { actual: [3, 3] })
     await untilWaiting(database)
     // If the settlement held the other limit or an estimate, the two would wait for each other.
     await one.last.limit('org', { tx })
-    expect(await Ratelimit.reserveAll(requestsOf(one), { ...named, tx })).toMatchObject({
+    expect(await reserveAll(requestsOf(one), { ...named, tx })).toMatchObject({
       success: true,
     })
   })
-  expect(await settling).toMatchObject([{ remaining: 96 }, { remaining: 96 }])
+  expect(await settling).toMatchObject({ results: [{ remaining: 96 }, { remaining: 96 }] })
   expect(await deadlocks(database, [...dbs])).toBe(0)
 })
 
@@ -156,7 +155,7 @@ test('of a list that finds one of its names in use, nothing stays', async () => 
   let both: Promise<unknown> | undefined
   await other.transaction(async (tx) => {
     await limitAt(other, 'in use z').reserve('org', { rate: 7, ...named, tx })
-    both = Ratelimit.reserveAll(estimates, named).catch(({ code }: RatelimitError) => code)
+    both = reserveAll(estimates, named).catch(({ code }: RatelimitError) => code)
     // Statements that do not wait give up after three milliseconds.
     await vi.waitUntil(
       async () =>

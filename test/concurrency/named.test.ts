@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit, settleExpired } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { settleExpired } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Database, limitAll, type Once, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -113,7 +114,7 @@ test('a new id of a known key is one statement, and so is a repeated one', async
     (id: string) => window.limit('key', { rate: 200, force: true, once: once(`${id}, forced`) }),
     (id: string) => balance.grant('key', 1, { once: once(id) }),
     (id: string) => limitAll(both, { once: once(`${id}, all`) }),
-    (id: string) => Ratelimit.spend(both, { rate: 1, once: once(`${id}, spent`) }),
+    (id: string) => spend(both, { rate: 1, once: once(`${id}, spent`) }),
   ]
   for (const call of calls) {
     for (const id of ['new', 'new', 'other']) {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -66,19 +67,19 @@ const CALLS: Readonly<Record<string, (limits: Limits, key: string) => Promise<()
     async ([, credits], key) =>
     () =>
       credits.reserve(key),
-  reserveAll: async (limits, key) => () => Ratelimit.reserveAll(requestsOf(limits, key)),
-  spend: async (limits, key) => () => Ratelimit.spend(sourcesOf(limits, key), { rate: 2 }),
+  reserveAll: async (limits, key) => () => reserveAll(requestsOf(limits, key)),
+  spend: async (limits, key) => () => spend(sourcesOf(limits, key), { rate: 2 }),
   settle: async ([plain], key) => {
     await plain.reserve(key, NAME)
     return () => plain.settle({ key, id: NAME.id }, 0)
   },
   settleAll: async (limits, key) => {
-    await Ratelimit.reserveAll(requestsOf(limits, key), NAME)
-    return () => Ratelimit.settleAll(sourcesOf(limits, key), NAME.id, [0, 0])
+    await reserveAll(requestsOf(limits, key), NAME)
+    return () => settle(sourcesOf(limits, key), NAME.id, { actual: [0, 0] })
   },
   settleSpent: async (limits, key) => {
-    await Ratelimit.spend(sourcesOf(limits, key), { rate: 2, ...NAME })
-    return () => Ratelimit.settleSpent(sourcesOf(limits, key), NAME.id, 0)
+    await spend(sourcesOf(limits, key), { rate: 2, ...NAME })
+    return () => settle(sourcesOf(limits, key), NAME.id, { actual: 0 })
   },
   'commit of an estimate': async ([plain], key) => {
     const reserved = await plain.reserve(key)
@@ -89,11 +90,11 @@ const CALLS: Readonly<Record<string, (limits: Limits, key: string) => Promise<()
     return async () => reserved.success && reserved.release()
   },
   'commit of several estimates': async (limits, key) => {
-    const reserved = await Ratelimit.reserveAll(requestsOf(limits, key))
+    const reserved = await reserveAll(requestsOf(limits, key))
     return async () => reserved.success && reserved.commit([0, 0])
   },
   'commit of a shared cost': async (limits, key) => {
-    const spent = await Ratelimit.spend(sourcesOf(limits, key), { rate: 2 })
+    const spent = await spend(sourcesOf(limits, key), { rate: 2 })
     return async () => spent.success && spent.commit(0)
   },
 }

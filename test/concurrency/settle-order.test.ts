@@ -1,6 +1,7 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Database, limitAll, Ratelimit, settleExpired } from '../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { settle, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -76,10 +77,10 @@ test('a cost above an estimate that the month has paid, with grace', async () =>
     ReturnType<typeof monthOn>,
   ]
   await one.credits.grant('org', 100)
-  await Ratelimit.spend(one.requests, { rate: 10, ...named })
+  await spend(one.requests, { rate: 10, ...named })
   const settled = await interleaved(
     (tx) => one.credits.limit('org', { tx }),
-    () => Ratelimit.settleSpent(other.requests, 'job', 15),
+    () => settle(other.requests, 'job', { actual: 15 }),
     (tx) => one.month.limit('org', { tx }),
   )
   expect(settled).toMatchObject({ granted: [15, 0] })
@@ -118,11 +119,11 @@ test.each([
     ReturnType<typeof tablesOn>,
     ReturnType<typeof tablesOn>,
   ]
-  await Ratelimit.spend(one.requests, { rate: 50, ...named })
+  await spend(one.requests, { rate: 50, ...named })
   const settled = await interleaved(
     // The cost is exact, so the name alone is locked.
     (tx) => one.first.settle({ key: 'org', id: 'job' }, 40, { tx }),
-    () => Ratelimit.settleSpent(other.requests, 'job', actual),
+    () => settle(other.requests, 'job', { actual }),
     (tx) => one.second.limit('org', { tx }),
   )
   expect(settled).toMatchObject({ granted: [40, actual - 40] })
@@ -155,14 +156,14 @@ test('costs above estimates beside lists of the same limits never deadlock', asy
   const [first] = all as [(typeof all)[number]]
   await first.credits.grant('org', 100_000)
   const ids = Array.from({ length: 20 }, (_, i) => `job ${i}`)
-  for (const id of ids) await Ratelimit.spend(first.requests, { rate: 1, id, expires: '1h' })
+  for (const id of ids) await spend(first.requests, { rate: 1, id, expires: '1h' })
   let isOver = false
   const others = all.slice(4).map(async ({ requests }) => {
     while (!isOver) await limitAll(requests)
   })
   await Promise.all(
     all.slice(0, 4).map(async ({ requests }, place) => {
-      for (const id of ids.filter((_, i) => i % 4 === place)) await Ratelimit.settleSpent(requests, id, 3)
+      for (const id of ids.filter((_, i) => i % 4 === place)) await settle(requests, id, { actual: 3 })
     }),
   ).finally(() => {
     isOver = true

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
+import { reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 
 // An estimate that was charged in a transaction, and is settled without it.
@@ -42,30 +43,30 @@ const OF_QUOTA: Readonly<Record<string, Kind>> = {
     return (actual, own) => quota.settle({ key: 'key', id: 'job' }, actual, { tx: own })
   },
   reserveAll: async ({ quota: ratelimit }, tx) => {
-    const reserved = only(await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx }))
+    const reserved = only(await reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx }))
     return (actual, own) => reserved.commit([actual], { tx: own })
   },
   'reserveAll with a name': async ({ quota: ratelimit }, tx) => {
     const requests = [{ ratelimit, key: 'key', rate: 5 }]
-    const reserved = only(await Ratelimit.reserveAll(requests, { tx, ...named }))
+    const reserved = only(await reserveAll(requests, { tx, ...named }))
     return (actual, own) => reserved.commit([actual], { tx: own })
   },
   settleAll: async ({ quota: ratelimit }, tx) => {
     const requests = [{ ratelimit, key: 'key' }]
-    await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx, ...named })
-    return (actual, own) => Ratelimit.settleAll(requests, 'job', [actual], { tx: own })
+    await reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx, ...named })
+    return (actual, own) => settle(requests, 'job', { actual: [actual], tx: own })
   },
   spend: async ({ quota: ratelimit }, tx) => {
-    const spent = only(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 5, tx }))
+    const spent = only(await spend([{ ratelimit, key: 'key' }], { rate: 5, tx }))
     return (actual, own) => spent.commit(actual, { tx: own })
   },
   'spend with a name': async ({ quota: ratelimit }, tx) => {
-    const spent = only(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 5, tx, ...named }))
+    const spent = only(await spend([{ ratelimit, key: 'key' }], { rate: 5, tx, ...named }))
     return (actual, own) => spent.commit(actual, { tx: own })
   },
   settleSpent: async ({ quota: ratelimit }, tx) => {
-    await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 5, tx, ...named })
-    return (actual, own) => Ratelimit.settleSpent([{ ratelimit, key: 'key' }], 'job', actual, { tx: own })
+    await spend([{ ratelimit, key: 'key' }], { rate: 5, tx, ...named })
+    return (actual, own) => settle([{ ratelimit, key: 'key' }], 'job', { actual, tx: own })
   },
 }
 
@@ -75,11 +76,11 @@ const OF_CREDITS: Readonly<Record<string, Kind>> = {
     return (actual, own) => reserved.commit(actual, { tx: own })
   },
   'reserveAll with credits': async ({ credits: ratelimit }, tx) => {
-    const reserved = only(await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx }))
+    const reserved = only(await reserveAll([{ ratelimit, key: 'key', rate: 5 }], { tx }))
     return (actual, own) => reserved.commit([actual], { tx: own })
   },
   'spend with credits': async ({ credits: ratelimit }, tx) => {
-    const spent = only(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 5, tx }))
+    const spent = only(await spend([{ ratelimit, key: 'key' }], { rate: 5, tx }))
     return (actual, own) => spent.commit(actual, { tx: own })
   },
 }
@@ -106,18 +107,18 @@ describe.each(kinds)('%s', (name, kind) => {
     'is not settled outside of its open transaction, and can be after it, used %i',
     async (used) => {
       const limits = await limitsOf(`open ${used}`, used)
-      let settle: Settle = () => expect.fail()
+      let settleWith: Settle = () => expect.fail()
       await db.transaction(async (tx) => {
-        settle = await kind(limits, tx)
+        settleWith = await kind(limits, tx)
         for (const actual of [3, 0, 8, 5]) {
-          await expect(settle(actual)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+          await expect(settleWith(actual)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
         }
         await db.transaction(async (other) => {
-          await expect(settle(3, other)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+          await expect(settleWith(3, other)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
         })
       })
       expect(await limits.usedNow()).toBe(used + 5)
-      await settle(3)
+      await settleWith(3)
       expect(await limits.usedNow()).toBe(used + 3)
     },
   )
@@ -125,14 +126,14 @@ describe.each(kinds)('%s', (name, kind) => {
   test('is settled in its transaction, also in a savepoint of it', async () => {
     const limits = await limitsOf('in', 7)
     await db.transaction(async (tx) => {
-      const settle = await kind(limits, tx)
-      await settle(3, tx)
+      const settleWith = await kind(limits, tx)
+      await settleWith(3, tx)
     })
     expect(await limits.usedNow()).toBe(10)
     const deeper = await limitsOf('deeper', 7)
     await db.transaction(async (tx) => {
-      const settle = await kind(deeper, tx)
-      await tx.transaction((savepoint) => settle(3, savepoint))
+      const settleWith = await kind(deeper, tx)
+      await tx.transaction((savepoint) => settleWith(3, savepoint))
     })
     expect(await deeper.usedNow()).toBe(10)
   })
@@ -141,16 +142,16 @@ describe.each(kinds)('%s', (name, kind) => {
     'is not there after a rollback, and settling it changes nothing, used %i',
     async (used) => {
       const limits = await limitsOf(`undone ${used}`, used)
-      let settle: Settle = () => expect.fail()
+      let settleWith: Settle = () => expect.fail()
       const undone = db.transaction(async (tx) => {
-        settle = await kind(limits, tx)
+        settleWith = await kind(limits, tx)
         throw CRASH
       })
       await expect(undone).rejects.toBe(CRASH)
       for (const actual of [3, 8])
-        await expect(settle(actual)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+        await expect(settleWith(actual)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
       await db.transaction(async (tx) => {
-        await expect(settle(3, tx)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+        await expect(settleWith(3, tx)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
       })
       expect(await limits.usedNow()).toBe(used)
     },

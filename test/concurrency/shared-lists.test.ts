@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
+import { reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -110,10 +111,10 @@ test('lists whose rows are there and free share statements', async () => {
   await Promise.all(keys.map((key) => limitAll(both(key))))
   // The server decides one half while this process sends the other.
   expect(statements.length).toBeLessThanOrEqual(2)
-  const spent = await Promise.all(keys.map((key) => Ratelimit.spend(both(key), { rate: 100 })))
+  const spent = await Promise.all(keys.map((key) => spend(both(key), { rate: 100 })))
   expect(spent.map(({ granted }) => granted)).toEqual(keys.map(() => [99, 1]))
   const reserved = await Promise.all(
-    keys.map((key, i) => Ratelimit.reserveAll(both(key).map((each) => ({ ...each, rate: i % 2 })))),
+    keys.map((key, i) => reserveAll(both(key).map((each) => ({ ...each, rate: i % 2 })))),
   )
   expect(reserved.map(({ success }) => success)).toEqual(keys.map((_, i) => i % 2 === 0))
   expect(statements.length).toBeLessThan(8)
@@ -155,7 +156,7 @@ test('estimates that are settled at the same time share statements', async () =>
   await known(cents, keys)
   const estimates = await Promise.all(
     keys.map((key) =>
-      Ratelimit.reserveAll([
+      reserveAll([
         { ratelimit: tokens, key, rate: 400 },
         { ratelimit: cents, key, rate: 12 },
       ]),
@@ -371,7 +372,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
       const answers = [
         await ratelimit.limit('ada'),
         ...(await limitAll([request])).results,
-        ...(await Ratelimit.spend([request], { rate: 2 })).results,
+        ...(await spend([request], { rate: 2 })).results,
       ]
       for (const { success, reset, retryAfter } of answers) {
         expect([success, reset]).toEqual([false, answers[0]?.reset])

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { limitAll, Ratelimit, settleExpired } from '../../src/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
+import { reserveAll, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -49,11 +50,9 @@ const calls: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = 
   'an estimate with once': (quota: Ratelimit) => quota.reserve('key', { rate: 10, once }),
   'a list with once': (ratelimit: Ratelimit) => limitAll([{ ratelimit, key: 'key', rate: 10 }], { once }),
   'a list of reservations': (ratelimit: Ratelimit) =>
-    Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 10 }], named),
-  'a cost with a name': (ratelimit: Ratelimit) =>
-    Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 10, ...named }),
-  'a cost with once': (ratelimit: Ratelimit) =>
-    Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 10, once }),
+    reserveAll([{ ratelimit, key: 'key', rate: 10 }], named),
+  'a cost with a name': (ratelimit: Ratelimit) => spend([{ ratelimit, key: 'key' }], { rate: 10, ...named }),
+  'a cost with once': (ratelimit: Ratelimit) => spend([{ ratelimit, key: 'key' }], { rate: 10, once }),
 }
 
 describe.each(Object.entries(calls))('%s that comes again, and nothing is left', (name, call) => {
@@ -114,9 +113,7 @@ test.each(['reserveAll', 'spend'] as const)(
     const requestsOn = (db: Db | undefined) =>
       prefixes.map((prefix) => ({ ratelimit: limitOn(prefix, db), key: 'key' }))
     const call = (db: Db | undefined): Promise<unknown> =>
-      how === 'spend'
-        ? Ratelimit.spend(requestsOn(db), { rate: 15, ...named })
-        : Ratelimit.reserveAll(requestsOn(db), named)
+      how === 'spend' ? spend(requestsOn(db), { rate: 15, ...named }) : reserveAll(requestsOn(db), named)
     expect(await call(dbs[0])).toMatchObject({ success: true })
     for (const prefix of prefixes) {
       const again = await whileHeld(prefix, () => call(dbs[1]))
@@ -173,7 +170,7 @@ test.each([1, 2])(
     const all = dbs.map((db) => ({ db, limits: on(db) }))
     const names = Array.from({ length: 10 }, (_, i) => `job ${i}`)
     const reserve = (limits: readonly Ratelimit[], id: string) =>
-      Ratelimit.reserveAll(
+      reserveAll(
         limits.map((ratelimit) => ({ ratelimit, key: 'key' })),
         { id, expires: '1m' },
       )

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 
 const PROCESSES = 4
@@ -31,7 +32,7 @@ test('concurrent estimates and costs over two limits: each unit is paid once, an
   const paid = [0, 0]
   const call = async ({ month, bought }: (typeof processes)[number], place: number) => {
     const requests = [month, bought].map((ratelimit) => ({ ratelimit, key: 'org' }))
-    const spent = await Ratelimit.spend(requests, { rate: 5, atLeast: 1 })
+    const spent = await spend(requests, { rate: 5, atLeast: 1 })
     if (!spent.success) return
     const actual = place % 11
     const { granted } = await spent.commit(actual)

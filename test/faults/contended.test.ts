@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { waitingForLocks } from '../support/locks.ts'
 import { errorOf, limiter, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
@@ -80,7 +81,7 @@ const calls: Readonly<Record<string, Ready>> = {
   spend: async (db, prefix) => {
     const ratelimit = windowOn(db, prefix)
     await ratelimit.limit(SECRET)
-    return () => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 2 })
+    return () => spend([{ ratelimit, key: SECRET }], { rate: 2 })
   },
   credits: async (db, prefix) => {
     const credits = new Ratelimit({

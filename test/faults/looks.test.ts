@@ -1,6 +1,7 @@
 import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
-import { limitAll, openReservations, type Ratelimit } from '../../src/index.ts'
+import { limitAll, type Ratelimit } from '../../src/index.ts'
+import { openReservations } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
 import {

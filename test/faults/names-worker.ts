@@ -1,7 +1,8 @@
 import { writeSync } from 'node:fs'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { Ratelimit, settleExpired } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { settleExpired } from '../../src/quota/index.ts'
 
 // A process that reserves with a name, or settles, and prints what it has done. It may be killed after that.
 

@@ -2,14 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { usage } from 'drizzle-ratelimit/reports'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import {
-  checkTables,
-  closePeriods,
-  limitAll,
-  Ratelimit,
-  rateLimitTables,
-  type SpendRequest,
-} from '../../src/index.ts'
+import { checkTables, limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
+import { closePeriods, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
   endPools,
@@ -111,26 +105,26 @@ const methods: Record<
   'reserveAll, and commit of what it reserved': [
     ['select', 'insert', 'update'],
     async (ratelimit) => {
-      const reserved = await Ratelimit.reserveAll(requestsOf(ratelimit))
+      const reserved = await reserveAll(requestsOf(ratelimit))
       if (reserved.success) await reserved.commit([0, 1])
     },
   ],
   'release of what reserveAll reserved': [
     ['select', 'insert', 'update'],
     async (ratelimit) => {
-      const reserved = await Ratelimit.reserveAll(requestsOf(ratelimit))
+      const reserved = await reserveAll(requestsOf(ratelimit))
       if (reserved.success) await reserved.release()
     },
   ],
   'reserveAll that denies a new key': [
     ['select', 'insert', 'update'],
-    (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+    (ratelimit) => reserveAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
   ],
   'spend, and its release': [
     ['select', 'insert', 'update'],
     async (ratelimit) => {
       const keys = [randomUUID(), randomUUID()]
-      const spent = await Ratelimit.spend(
+      const spent = await spend(
         keys.map((key) => ({ ratelimit, key })),
         { rate: 150 },
       )
@@ -139,7 +133,7 @@ const methods: Record<
   ],
   'spend that takes nothing from a new key': [
     ['select', 'insert', 'update'],
-    (ratelimit) => Ratelimit.spend(requestsOf(ratelimit), { rate: 1 }),
+    (ratelimit) => spend(requestsOf(ratelimit), { rate: 1 }),
   ],
   closePeriods: [
     ['select', 'update', 'delete'],

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow, prorate } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { prorate } from '../../src/quota/index.ts'
 import { runs } from '../support/runs.ts'
 
 const [small, large] = [calendarWindow(1000, 'month'), calendarWindow(4000, 'month')]

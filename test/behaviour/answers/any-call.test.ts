@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
   checkTables,
-  closePeriods,
   limitAll,
   Ratelimit,
   RatelimitError,
@@ -13,6 +12,8 @@ import {
   storageSql,
   tableSql,
 } from '../../../src/index.ts'
+import * as quota from '../../../src/quota/index.ts'
+import { closePeriods } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import {
@@ -42,7 +43,7 @@ type Untyped = any
 /** What an entry is given, and the call. */
 type Entry = readonly [string, readonly fc.Arbitrary<unknown>[], (...given: Untyped[]) => unknown]
 
-const all: Untyped = Object.create(Ratelimit, { limitAll: { value: limitAll } })
+const all: Untyped = { ...Ratelimit, limitAll, ...quota }
 
 function ours(config: object = {}): Untyped {
   const limiter = Ratelimit.slidingWindow(5, '1s')

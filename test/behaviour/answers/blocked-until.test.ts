@@ -2,6 +2,7 @@ import { and, eq } from 'drizzle-orm'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -74,11 +75,11 @@ describe.each(Object.entries(KINDS))('a key that is blocked by %s', (_, { block,
       const both = [other, one].map((ratelimit) => ({ ratelimit, key: 'ada' }))
       return (await limitAll(both)).results[1]
     },
-    reserveAll: async (one) => (await Ratelimit.reserveAll([{ ratelimit: one, key: 'ada' }])).results[0],
-    spend: async (one) => (await Ratelimit.spend([{ ratelimit: one, key: 'ada' }], { rate: 1 })).results[0],
+    reserveAll: async (one) => (await reserveAll([{ ratelimit: one, key: 'ada' }])).results[0],
+    spend: async (one) => (await spend([{ ratelimit: one, key: 'ada' }], { rate: 1 })).results[0],
     'spend with a name': async (one) => {
       const options = { rate: 1, id: 'a', expires: '10m' } as const
-      return (await Ratelimit.spend([{ ratelimit: one, key: 'ada' }], options)).results[0]
+      return (await spend([{ ratelimit: one, key: 'ada' }], options)).results[0]
     },
   }
   test.each(Object.entries(calls))('%s is denied until then', async (_, call) => {

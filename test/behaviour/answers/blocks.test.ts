@@ -2,6 +2,7 @@ import { denied, usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -87,8 +88,8 @@ describe('while a key is blocked', () => {
     ['reserve', (one) => one.reserve('ada')],
     ['blockUntilReady', (one) => one.blockUntilReady('ada', '1m')],
     ['limitAll', (one) => limitAll([{ ratelimit: one, key: 'ada' }])],
-    ['reserveAll', (one) => Ratelimit.reserveAll([{ ratelimit: one, key: 'ada' }])],
-    ['spend', (one) => Ratelimit.spend([{ ratelimit: one, key: 'ada' }], { rate: 2 })],
+    ['reserveAll', (one) => reserveAll([{ ratelimit: one, key: 'ada' }])],
+    ['spend', (one) => spend([{ ratelimit: one, key: 'ada' }], { rate: 2 })],
   ])('%s is denied', async (_, call) => {
     const { ratelimit } = await blocked()
     expect(await call(ratelimit)).toMatchObject(DENIED)
@@ -133,11 +134,11 @@ describe('while a key is blocked', () => {
     const answer = await limitAll(both)
     expect(answer).toMatchObject({ ...DENIED, results: [{ success: true }, DENIED] })
     expect(answer.denied).toEqual([both[1]])
-    expect(await Ratelimit.spend(both, { rate: 2 })).toMatchObject({ ...DENIED, granted: [0, 0] })
+    expect(await spend(both, { rate: 2 })).toMatchObject({ ...DENIED, granted: [0, 0] })
     expect(await other.getRemaining(key)).toMatchObject({ used: 0 })
     await ratelimit.unblock(key)
     expect(await limitAll(both)).toMatchObject({ success: true })
-    expect(await Ratelimit.spend(both, { rate: 6 })).toMatchObject({ success: true, granted: [4, 2] })
+    expect(await spend(both, { rate: 6 })).toMatchObject({ success: true, granted: [4, 2] })
   })
 
   test('retryAfter is that of the limit if it is longer', async () => {

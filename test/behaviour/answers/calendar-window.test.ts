@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
 import { type Database, type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -486,7 +487,7 @@ describe('another period for one call', () => {
     const [one, other] = await Promise.all(
       ['key', 'other'].map((key) => ratelimit.reserve(key, { rate: 7, limiter: month })),
     )
-    const both = await Ratelimit.reserveAll([{ ratelimit, key: 'both', rate: 7, limiter: month }])
+    const both = await reserveAll([{ ratelimit, key: 'both', rate: 7, limiter: month }])
     if (!(one?.success && other?.success && both.success)) expect.fail()
     await Promise.all([one.commit(9), other.commit(9)])
     await both.commit([9])

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
@@ -135,7 +136,7 @@ describe('a denial is forgotten when something is given back,', () => {
 
   test.each([false, true])('by the release of what was spent, in a transaction: %s', async (joins) => {
     const { caching } = pair()
-    const spent = await Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
+    const spent = await spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
     expect(await caching.limit('key')).toMatchObject({ success: false })
     if (joins) await database.db.transaction((tx) => spent.release({ tx }))
     else await spent.release()
@@ -177,7 +178,7 @@ describe('a denial is forgotten when something is given back,', () => {
       },
     }
     const caching = new Ratelimit({ ...common, db: cutting, inMemoryBlock: true })
-    const spent = await Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
+    const spent = await spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
     expect(await caching.limit('key')).toMatchObject({ success: false })
     isCut = true
     await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
@@ -225,7 +226,7 @@ describe("a denial is forgotten when something is given back after its caller's 
     [
       'by the release of what was spent',
       async (one) => {
-        const spent = await Ratelimit.spend([{ ratelimit: one, key: 'key' }], { rate: 1 })
+        const spent = await spend([{ ratelimit: one, key: 'key' }], { rate: 1 })
         stalls = true
         await spent.release()
       },
@@ -283,12 +284,12 @@ test('a denial is forgotten when a reset times out, because it may have happened
 
 test('spend always asks the database, and its denials are not remembered', async () => {
   const { caching, asking } = pair()
-  const spend = () => Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 2 })
+  const spendFor = () => spend([{ ratelimit: caching, key: 'key' }], { rate: 2 })
   await caching.limit('key', { rate: 6 })
   expect(await caching.limit('key', { rate: 2 })).toMatchObject({ success: false })
-  expect(await spend()).toMatchObject({ success: false })
+  expect(await spendFor()).toMatchObject({ success: false })
   await asking.limit('key', { rate: -1 })
-  expect(await spend()).toMatchObject({ success: true })
+  expect(await spendFor()).toMatchObject({ success: true })
 })
 
 test('nothing is remembered from a transaction, which may be rolled back', async () => {

@@ -1,6 +1,7 @@
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -136,7 +137,7 @@ describe('an attempt that starts a block, and is given back long after its end, 
       'reserveAll',
       async (ratelimit) => {
         const request = { ratelimit, key: 'ada', rate: 1 }
-        const attempt = await Ratelimit.reserveAll([request, { ...request, key: 'eve' }])
+        const attempt = await reserveAll([request, { ...request, key: 'eve' }])
         if (!attempt.success) throw new Error('denied')
         return () => attempt.release()
       },

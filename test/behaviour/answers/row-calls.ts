@@ -4,13 +4,8 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
-import {
-  closePeriods,
-  limitAll,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitEphemeral,
-} from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitConfig, rateLimitEphemeral } from '../../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import type { TestClock } from '../../support/clock.ts'
 import type { Db } from '../../support/databases.ts'
 
@@ -110,7 +105,7 @@ const CALLS: Readonly<Record<string, Call>> = {
     return success ? taken(Math.max(rate, 0), rate) : NOTHING
   },
   reserveAll: async ({ quota, other, key }, rate) => {
-    const reserved = await Ratelimit.reserveAll([
+    const reserved = await reserveAll([
       { ratelimit: quota, key, rate },
       { ratelimit: other, key },
     ])
@@ -124,12 +119,12 @@ const CALLS: Readonly<Record<string, Call>> = {
       { ratelimit: quota, key },
       { ratelimit: other, key },
     ]
-    const spent = await Ratelimit.spend(requests, { rate })
+    const spent = await spend(requests, { rate })
     spent.results.forEach(checkNumbers)
     return spent.success ? taken(spent.granted[0] ?? 0) : NOTHING
   },
   'spend and release': async ({ quota, key }, rate) => {
-    const spent = await Ratelimit.spend([{ ratelimit: quota, key }], { rate })
+    const spent = await spend([{ ratelimit: quota, key }], { rate })
     if (!spent.success) return NOTHING
     await spent.release()
     return taken(rate, 0)

@@ -8,6 +8,7 @@ import {
   Ratelimit,
   type Scheduled,
 } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { anyPlan, type Plan } from '../../support/limits.ts'
@@ -375,7 +376,7 @@ describe('what gives units back lets no two calls start together', () => {
   test('reserveAll', async () => {
     await afterAWait(async (ratelimit) => {
       const request = { ratelimit, key: 'key', rate: 1 }
-      const reserved = await Ratelimit.reserveAll([request, { ...request, key: 'other' }])
+      const reserved = await reserveAll([request, { ...request, key: 'other' }])
       if (!reserved.success) throw new Error('not reserved')
       return () => reserved.release()
     })

@@ -4,6 +4,7 @@ import { drizzle } from 'drizzle-orm/pg-proxy'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { worksOn } from './works-on.ts'
@@ -23,16 +24,16 @@ test('every method works without interactive transactions, as on neon-http', asy
   const requests = ['a', 'b'].map((key) => ({ ratelimit, key }))
   for (const call of [
     () => limitAll(requests),
-    () => Ratelimit.reserveAll(requests),
-    () => Ratelimit.spend(requests, { rate: 2 }),
+    () => reserveAll(requests),
+    () => spend(requests, { rate: 2 }),
   ]) {
     expect(await call()).toMatchObject({ success: true })
   }
   expect(await ratelimit.getRemaining('a')).toMatchObject({ used: 3 })
   expect(await ratelimit.getRemaining('b')).toMatchObject({ used: 3 })
   const others = ['c', 'd'].map((key) => ({ ratelimit, key }))
-  await Ratelimit.spend(others, { rate: 2, id: 'job', expires: '1h' })
-  expect(await Ratelimit.settleSpent(others, 'job', 5)).toMatchObject({ granted: [3, 2] })
+  await spend(others, { rate: 2, id: 'job', expires: '1h' })
+  expect(await settle(others, 'job', { actual: 5 })).toMatchObject({ granted: [3, 2] })
 })
 
 test('estimates with grace are settled without transactions until the last millisecond of a period, and after it', async () => {
@@ -48,11 +49,11 @@ test('estimates with grace are settled without transactions until the last milli
   }) as [{ ratelimit: Ratelimit; key: string }, { ratelimit: Ratelimit; key: string }]
   const months = [first, second]
   const naming = { id: 'job', expires: '1d' } as const
-  const [listed, named] = [await Ratelimit.reserveAll(months), await Ratelimit.reserveAll(months, naming)]
-  const spent = await Ratelimit.spend(months, { rate: 4 })
+  const [listed, named] = [await reserveAll(months), await reserveAll(months, naming)]
+  const spent = await spend(months, { rate: 4 })
   const one = await first.ratelimit.reserve('key', { rate: 2, id: 'one', expires: '1d' })
   const late = await first.ratelimit.reserve('key', { rate: 2 })
-  const [less, more] = [await Ratelimit.reserveAll(months), await Ratelimit.reserveAll(months)]
+  const [less, more] = [await reserveAll(months), await reserveAll(months)]
   if (!(listed.success && named.success && spent.success && one.success)) throw new Error('denied')
   if (!(late.success && less.success && more.success)) throw new Error('denied')
   expect(await listed.commit([0, 2])).toMatchObject([{ returned: 1 }, { success: true }])

@@ -9,6 +9,7 @@ import {
   type StatementMessage,
   type WaitMessage,
 } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
@@ -87,11 +88,11 @@ test('spend publishes what each limit gave, or that all deny', async () => {
   const credits = new Ratelimit(config)
   await credits.grant('a', 10)
   const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'a' }))
-  await Ratelimit.spend(requests, { rate: 5 })
-  await Ratelimit.spend(requests, { rate: 8 })
-  const spent = await database.db.transaction((tx) => Ratelimit.spend(requests, { rate: 1, tx }))
+  await spend(requests, { rate: 5 })
+  await spend(requests, { rate: 8 })
+  const spent = await database.db.transaction((tx) => spend(requests, { rate: 1, tx }))
   await spent.release()
-  await errorOf(() => Ratelimit.spend(requests, { rate: -1 }))
+  await errorOf(() => spend(requests, { rate: -1 }))
 
   const common = { key: 'a', degraded: false, wouldDeny: false, joined: false }
   const denied = { ...common, rate: 8, success: false }

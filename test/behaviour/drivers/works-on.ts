@@ -1,7 +1,8 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { expect } from 'vitest'
-import { closePeriods, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { closePeriods } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Example, examples } from '../../support/limits.ts'
 

@@ -13,6 +13,7 @@ import {
   type RatelimitConfig,
   type RatelimitError,
 } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
@@ -545,8 +546,8 @@ describe('what stands in the row counts for', () => {
       ['limit with once', (one) => one.limit('key', { rate: ALL, once: { id: 'job', for: '1h' } })],
       ['a reservation with a name', (one) => one.reserve('key', { rate: ALL, id: 'job', expires: '10m' })],
       ['limitAll', (one) => limitAll([{ ratelimit: one, key: 'key', rate: ALL }])],
-      ['reserveAll', (one) => Ratelimit.reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
-      ['spend', (one) => Ratelimit.spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],
+      ['reserveAll', (one) => reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
+      ['spend', (one) => spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],
     ])('%s', async (_, call) => {
       const { ratelimit, used } = leasing()
       await leased(limitOf(ratelimit))

@@ -5,7 +5,6 @@ import type { Database } from '../../../src/database/database.ts'
 import { parseDuration } from '../../../src/duration.ts'
 import {
   checkTables,
-  closePeriods,
   type Duration,
   limitAll,
   Ratelimit,
@@ -14,6 +13,7 @@ import {
   rateLimitTables,
   storageSql,
 } from '../../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { errorOf } from '../../support/errors.ts'
 
 // No database: each of these is refused before any SQL, and a query would fail the test.
@@ -122,7 +122,7 @@ test.each([false, 0, '', Number.NaN])('a tx of %s is not taken for none', async 
     () => ratelimit.reserve('key', { tx }),
     () => ratelimit.resetUsedTokens('key', { tx }),
     () => limitAll([{ ratelimit, key: 'key' }], { tx }),
-    () => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1, tx }),
+    () => spend([{ ratelimit, key: 'key' }], { rate: 1, tx }),
   ]
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
@@ -177,21 +177,13 @@ test("the text 'false' is refused as a switch", async () => {
 test('lists with holes are refused', async () => {
   const hole = new Array(1)
   expect((await errorWithoutSql(() => ratelimit.getRemainingAll(hole))).code).toBe('INVALID_KEY')
-  const calls = [
-    () => limitAll(hole),
-    () => Ratelimit.reserveAll(hole),
-    () => Ratelimit.spend(hole, { rate: 1 }),
-  ]
+  const calls = [() => limitAll(hole), () => reserveAll(hole), () => spend(hole, { rate: 1 })]
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
 test('limiters of two copies of this package are refused together', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
-  const calls = [
-    () => limitAll(requests),
-    () => Ratelimit.reserveAll(requests),
-    () => Ratelimit.spend(requests, { rate: 1 }),
-  ]
+  const calls = [() => limitAll(requests), () => reserveAll(requests), () => spend(requests, { rate: 1 })]
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
@@ -68,7 +69,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
       { ratelimit: limit, key: 'key' },
       { ratelimit: slow, key: 'key' },
     ]
-    return () => Ratelimit.spend(requests, { rate: 12 })
+    return () => spend(requests, { rate: 12 })
   },
 }
 
@@ -78,8 +79,8 @@ const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
     return () => slow.settle({ key: 'key', id: 'job' }, 3)
   },
   'settleSpent in another process': async ({ slow, quick }) => {
-    await Ratelimit.spend([{ ratelimit: quick, key: 'key' }], { rate: 4, ...NAME })
-    return () => Ratelimit.settleSpent([{ ratelimit: slow, key: 'key' }], 'job', 3)
+    await spend([{ ratelimit: quick, key: 'key' }], { rate: 4, ...NAME })
+    return () => settle([{ ratelimit: slow, key: 'key' }], 'job', { actual: 3 })
   },
 }
 

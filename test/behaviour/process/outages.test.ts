@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -219,7 +220,7 @@ describe('limitAll and resets', () => {
       const ratelimit = new Ratelimit({ db, limiter, prefix: `spends ${++prefix}`, timeout: 100 })
       const plain = new Ratelimit({ db: database.db, limiter, prefix: ratelimit.prefix })
       if (spent > 0) await plain.limit('key')
-      const ends = Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 3 }).catch((error: unknown) => error)
+      const ends = spend([{ ratelimit, key: 'key' }], { rate: 3 }).catch((error: unknown) => error)
       while (!open) await turns(1)
       vi.advanceTimersByTime(100)
       expect(await ends).toMatchObject({ code })
@@ -861,8 +862,8 @@ describe('a database that fails for a while', () => {
 
     const ways: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
       limitAll: (ratelimit) => limitAll([{ ratelimit, key: 'key' }]),
-      reserveAll: (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: 'key' }]),
-      spend: (ratelimit) => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1 }),
+      reserveAll: (ratelimit) => reserveAll([{ ratelimit, key: 'key' }]),
+      spend: (ratelimit) => spend([{ ratelimit, key: 'key' }], { rate: 1 }),
       getRemainingAll: (ratelimit) => ratelimit.getRemainingAll(['key', 'other']),
       cleanup: (ratelimit) => ratelimit.cleanup(),
     }

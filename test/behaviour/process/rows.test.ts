@@ -1,7 +1,8 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import { checkTables, closePeriods, type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { checkTables, type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { closePeriods, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Answers that have more rows than keys, as a sharded database gives them that sends a statement to each shard.
@@ -53,7 +54,7 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
     ['getRemainingAll', (on) => on.getRemainingAll(['key', 'other'])],
     ['limitAll', (on) => limitAll([{ ratelimit: on, key: 'key' }])],
     ['limitAll of a new key', (on) => limitAll([{ ratelimit: on, key: 'new' }])],
-    ['spend', (on) => Ratelimit.spend([{ ratelimit: on, key: 'key' }], { rate: 1 })],
+    ['spend', (on) => spend([{ ratelimit: on, key: 'key' }], { rate: 1 })],
     ['usage', (_, db, prefix) => usage({ db, prefix, limiter, durable: true })],
     ['usage by plan', (_, db, prefix) => usage({ db, prefix, limiterOf: () => limiter, durable: true })],
     ['denied', (_, db, prefix) => denied({ db, prefix, durable: true })],

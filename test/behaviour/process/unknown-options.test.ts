@@ -11,16 +11,15 @@ import * as next from '../../../src/http/next.ts'
 import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
-  closePeriods,
   limitAll,
-  openReservations,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
-  settleExpired,
   storageSql,
 } from '../../../src/index.ts'
 import { instrument } from '../../../src/otel.ts'
+import * as quota from '../../../src/quota/index.ts'
+import { closePeriods, openReservations, settleExpired } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // An option that does not exist would be ignored: `{ trx }` would charge outside of the transaction.
@@ -32,7 +31,7 @@ type Untyped = any
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
 const lockout = Ratelimit.lockout(5, '1m', { block: '1m' })
-const all: Untyped = Object.create(Ratelimit, { limitAll: { value: limitAll } })
+const all: Untyped = { ...Ratelimit, limitAll, ...quota }
 
 function ours(options: object = {}): Untyped {
   return new Ratelimit({ db: database.db, limiter, prefix: 'unknown', cleanupProbability: 0, ...options })
@@ -96,8 +95,7 @@ const ENTRIES: readonly Entry[] = [
   ['release of all', async (more) => (await reservedAll()).release(more)],
   ['spend', (more) => all.spend([request()], { rate: 1, ...more })],
   ['a request of spend', (more) => all.spend([request(more)], { rate: 1 })],
-  ['settleSpent', (more) => all.settleSpent([request()], 'id', 1, more)],
-  ['settleAll', (more) => all.settleAll([request()], 'id', [1], more)],
+  ['settle of several', (more) => all.settle([request()], 'id', { actual: 1, ...more })],
   ['commit of spend', async (more) => (await spent()).commit?.(1, more)],
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],

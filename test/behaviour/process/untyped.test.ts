@@ -1,13 +1,12 @@
 import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow, prorate } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import * as express from '../../../src/http/express.ts'
 import * as hono from '../../../src/http/hono.ts'
 import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
-  closePeriods,
   limitAll,
   Ratelimit,
   type RatelimitConfig,
@@ -20,6 +19,8 @@ import {
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
 import * as CALLS from '../../../src/options/call-table.ts'
 import { configNames } from '../../../src/options/settings.ts'
+import * as quota from '../../../src/quota/index.ts'
+import { closePeriods, prorate } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
 
@@ -77,7 +78,7 @@ describe('a value that the types forbid is refused', () => {
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
   const reservedAll = () => all.reserveAll([request()])
-  const all: Untyped = Object.create(Ratelimit, { limitAll: { value: limitAll } })
+  const all: Untyped = { ...Ratelimit, limitAll, ...quota }
   const month: Untyped = calendarWindow
   const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
 
@@ -102,15 +103,17 @@ describe('a value that the types forbid is refused', () => {
       }),
     ),
   ])
-  const byName = ['settleAll', 'settleSpent'].flatMap((name): Entry[] => [
-    [`${name} requests`, (value) => all[name](value, 'id', [1])],
-    [`${name} a request`, (value) => all[name]([value], 'id', [1])],
-    [`${name} id`, (value) => all[name]([request()], value, [1])],
-    [`${name} costs`, (value) => all[name]([request()], 'id', value)],
-    [`${name} a cost`, (value) => all[name]([request()], 'id', [value])],
-    [`${name} options`, (value) => all[name]([request()], 'id', 1, value)],
-    ...eachOf(name, ['tx', 'debt'], (options) => all[name]([request()], 'id', 1, options)),
-  ])
+  const byName: Entry[] = [
+    ['settle requests', (value) => all.settle(value, 'id', { actual: [1] })],
+    ['settle a request', (value) => all.settle([value], 'id', { actual: 1 })],
+    ['settle id', (value) => all.settle([request()], value, { actual: 1 })],
+    ['settle costs', (value) => all.settle([request()], 'id', { actual: value })],
+    ['settle a cost', (value) => all.settle([request()], 'id', { actual: [value] })],
+    ['settle options', (value) => all.settle([request()], 'id', value)],
+    ...eachOf('settle', ['tx', 'debt'], (options) =>
+      all.settle([request()], 'id', { actual: 1, ...options }),
+    ),
+  ]
   const limiters = [...ALGORITHMS].flatMap((name): Entry[] => [
     [`${name} tokens`, (value) => all[name](value, '1m', 5)],
     [`${name} window`, (value) => all[name](5, value, 5)],

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { type LimitResult, Ratelimit, type Reservation, type Threshold } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn, UNDO } from './ten.ts'
@@ -17,50 +18,50 @@ function crossedBy(answer: LimitResult): readonly Threshold[] {
 async function credits(amount: number, thresholds: readonly Threshold[] = [LOW]) {
   const made = quotaOn(database, Ratelimit.balance(), { thresholds })
   await made.quota.grant('key', amount)
-  const spend = async (rate: number) => crossedBy(await made.quota.limit('key', { rate, force: true }))
-  return { ...made, spend }
+  const spendFor = async (rate: number) => crossedBy(await made.quota.limit('key', { rate, force: true }))
+  return { ...made, spendFor }
 }
 
 test('the call that leaves few credits says so, and a grant arms the threshold again', async () => {
-  const { quota, spend } = await credits(300)
-  expect([await spend(199), await spend(1), await spend(50)]).toEqual([[], [LOW], []])
+  const { quota, spendFor } = await credits(300)
+  expect([await spendFor(199), await spendFor(1), await spendFor(50)]).toEqual([[], [LOW], []])
   await quota.grant('key', 49)
   // There are still fewer than it takes.
-  expect(await spend(1)).toEqual([])
+  expect(await spendFor(1)).toEqual([])
   await quota.grant('key', 100)
-  expect([await spend(97), await spend(1), await spend(500)]).toEqual([[], [LOW], []])
+  expect([await spendFor(97), await spendFor(1), await spendFor(500)]).toEqual([[], [LOW], []])
 })
 
 test('a first grant crosses nothing, and neither does a first call with few credits', async () => {
-  const { spend } = await credits(50)
-  expect(await spend(1)).toEqual([])
+  const { spendFor } = await credits(50)
+  expect(await spendFor(1)).toEqual([])
 })
 
 test('a share is one of all grants', async () => {
-  const { quota, spend } = await credits(100, [0.5])
-  expect([await spend(49), await spend(1)]).toEqual([[], [0.5]])
+  const { quota, spendFor } = await credits(100, [0.5])
+  expect([await spendFor(49), await spendFor(1)]).toEqual([[], [0.5]])
   await quota.grant('key', 100)
-  expect([await spend(49), await spend(1)]).toEqual([[], [0.5]])
+  expect([await spendFor(49), await spendFor(1)]).toEqual([[], [0.5]])
 })
 
 test('an open estimate crosses nothing, and does not count as used', async () => {
-  const { quota, spend } = await credits(300)
+  const { quota, spendFor } = await credits(300)
   const reserved = await quota.reserve('key', { rate: 250 })
   if (!reserved.success) throw new Error('denied')
   expect(crossedBy(reserved)).toEqual([])
-  expect(await spend(10)).toEqual([])
+  expect(await spendFor(10)).toEqual([])
   expect(crossedBy(await reserved.commit(180))).toEqual([])
-  expect(await spend(10)).toEqual([LOW])
+  expect(await spendFor(10)).toEqual([LOW])
 })
 
 test('a rollback crosses nothing, and the next call crosses', async () => {
-  const { quota, spend } = await credits(300)
+  const { quota, spendFor } = await credits(300)
   const undone = database.db.transaction(async (tx) => {
     expect(crossedBy(await quota.limit('key', { rate: 250, tx }))).toEqual([LOW])
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)
-  expect(await spend(200)).toEqual([LOW])
+  expect(await spendFor(200)).toEqual([LOW])
 })
 
 test('one of equal calls at once crosses it, and spend says it for its part', async () => {
@@ -68,7 +69,7 @@ test('one of equal calls at once crosses it, and spend says it for its part', as
   const answers = await Promise.all(Array.from({ length: 9 }, () => quota.limit('key')))
   expect(answers.map(crossedBy)).toEqual([...Array(4).fill([]), [LOW], ...Array(4).fill([])])
   await quota.grant('key', 5)
-  const { results } = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 3 })
+  const { results } = await spend([{ ratelimit: quota, key: 'key' }], { rate: 3 })
   expect(results.map(crossedBy)).toEqual([[LOW]])
 })
 

@@ -4,6 +4,7 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
@@ -223,8 +224,8 @@ describe('a limiter of another algorithm', () => {
       () => quota.resetUsedTokens('key', { limiter }),
       () => quota.grant('key', 5, { limiter }),
       () => limitAll([one]),
-      () => Ratelimit.reserveAll([one]),
-      () => Ratelimit.spend([one], { rate: 1 }),
+      () => reserveAll([one]),
+      () => spend([one], { rate: 1 }),
     ]) {
       await expect(refuse()).rejects.toMatchObject(refusal)
     }

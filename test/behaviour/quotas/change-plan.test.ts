@@ -1,7 +1,8 @@
 import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { closePeriods } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
 

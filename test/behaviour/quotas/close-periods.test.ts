@@ -2,14 +2,8 @@ import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type ClosedPeriod,
-  closePeriods,
-  type Limiter,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitTables,
-} from '../../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig, rateLimitTables } from '../../../src/index.ts'
+import { type ClosedPeriod, closePeriods } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'

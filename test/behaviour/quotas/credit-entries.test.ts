@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { type CreditsConfig, type Entry, limitAll, Ratelimit } from '../../../src/index.ts'
+import { settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -125,8 +126,8 @@ test('an estimate and its settlement are entries of their own, with the name', a
   ] as const
   await credits.grant('org', 50, { id: 'more' })
   await news()
-  await Ratelimit.spend(requests, { rate: 13, id: 'spent', expires: '1h' })
-  await Ratelimit.settleSpent(requests, 'spent', 11)
+  await spend(requests, { rate: 13, id: 'spent', expires: '1h' })
+  await settle(requests, 'spent', { actual: 11 })
   expect(await news()).toEqual([
     ['reserve', undefined, -5, 0],
     ['reserve', 'more', 8, 42],
@@ -216,8 +217,8 @@ test('the entries add up to what each grant has used, and to what is owed', asyn
         else if (call.does === 'force') await credits.limit('org', { rate: Math.abs(call.rate), force: true })
         else if (call.does === 'all') await limitAll([requests[0], { ...requests[1], rate: call.rate }])
         else if ('cost' in call && call.does === 'spend') {
-          const spent = await Ratelimit.spend(requests, { rate: call.rate, ...named })
-          if (spent.success) await Ratelimit.settleSpent(requests, named.id, call.cost)
+          const spent = await spend(requests, { rate: call.rate, ...named })
+          if (spent.success) await settle(requests, named.id, { actual: call.cost })
         } else if ('cost' in call) {
           const { rate, cost, does } = call
           const reserved = await credits.reserve('org', { rate, ...(does === 'named' ? named : {}) })

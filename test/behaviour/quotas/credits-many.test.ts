@@ -1,6 +1,7 @@
 import type { SQL } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -62,7 +63,7 @@ test('a call reads those that pay, whatever it is, and answers by all', async ()
     limitAll: async () => (await limitAll(all)).results[0],
     spend: async () =>
       (
-        await Ratelimit.spend(
+        await spend(
           [
             { ratelimit: credits, key: 'key' },
             { ratelimit: windows, key: 'key' },

@@ -1,6 +1,7 @@
 import { denied } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -252,7 +253,7 @@ describe('dryRun', () => {
 
   test('spend cannot be tried', async () => {
     const { dry } = await both()
-    const spent = Ratelimit.spend([{ ratelimit: dry.credits, key: 'key' }], { rate: 1 })
+    const spent = spend([{ ratelimit: dry.credits, key: 'key' }], { rate: 1 })
     await expect(spent).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
 })

@@ -2,6 +2,8 @@ import { count, like } from 'drizzle-orm'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { type CreditLimitOptions, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import * as quota from '../../../src/quota/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -184,14 +186,14 @@ describe('what is given back', () => {
     [
       'reserveAll',
       async (credits) => {
-        const reserved = await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org', rate: 15 }])
+        const reserved = await reserveAll([{ ratelimit: credits, key: 'org', rate: 15 }])
         return async () => (reserved.success ? (await reserved.release())[0] : expect.fail('denied'))
       },
     ],
     [
       'spend',
       async (credits) => {
-        const spent = await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 15 })
+        const spent = await spend([{ ratelimit: credits, key: 'org' }], { rate: 15 })
         return async () => (spent.success ? (await spent.release()).results[0] : expect.fail('denied'))
       },
     ],
@@ -574,7 +576,7 @@ test('what does not go together is refused before any SQL, also without types', 
   const watched = watch(database.db)
   const { credits, prefix } = creditsOn({ db: watched.db })
   // biome-ignore lint/suspicious/noExplicitAny: that is the point.
-  const [untyped, all, limiter]: [any, any, any] = [credits, Ratelimit, Ratelimit.credits()]
+  const [untyped, all, limiter]: [any, any, any] = [credits, quota, Ratelimit.credits()]
   const config = { db: watched.db, limiter, prefix }
   const requests = [{ ratelimit: untyped, key: 'org' }]
   const api = new Ratelimit({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })

@@ -1,6 +1,7 @@
 import { type DeniedOptions, denied, usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -114,7 +115,7 @@ describe('every call that denies is counted', () => {
       { ratelimit: wide.quota, key: 'a' },
     ]
     await limitAll(requests)
-    await Ratelimit.reserveAll(requests)
+    await reserveAll(requests)
     expect(await tight.find()).toEqual({ a: 2 })
     expect(await wide.find()).toEqual({})
   })
@@ -128,16 +129,16 @@ describe('every call that denies is counted', () => {
   test('spend, for all of its limits', async () => {
     const first = countingOn(TWO)
     const second = countingOn(TWO)
-    const spend = (rate: number) =>
-      Ratelimit.spend(
+    const spendFor = (rate: number) =>
+      spend(
         [
           { ratelimit: first.quota, key: 'a' },
           { ratelimit: second.quota, key: 'b' },
         ],
         { rate },
       )
-    await spend(5)
-    await spend(4)
+    await spendFor(5)
+    await spendFor(4)
     expect(await first.find()).toEqual({ a: 1 })
     expect(await second.find()).toEqual({ b: 1 })
   })

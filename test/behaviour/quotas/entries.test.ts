@@ -9,6 +9,7 @@ import {
   type RatelimitConfig,
   type TransactionOf,
 } from '../../../src/index.ts'
+import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -85,8 +86,8 @@ test('each charge, refund, reservation and settlement has an entry, and a denial
 })
 
 test.each([
-  ['spend', ([{ ratelimit, key }]) => Ratelimit.spend([{ ratelimit, key }], { rate: 6 })],
-  ['reserveAll', (requests) => Ratelimit.reserveAll(requests)],
+  ['spend', ([{ ratelimit, key }]) => spend([{ ratelimit, key }], { rate: 6 })],
+  ['reserveAll', (requests) => reserveAll(requests)],
   ['a name', ([{ ratelimit, key, rate }]) => ratelimit.reserve(key, { rate, id: 'job', expires: '1d' })],
 ] satisfies [string, Reserving][])(
   'what comes back too late by %s has no entry, because nothing comes back',
@@ -117,8 +118,8 @@ test('the entries of a name have its id: of the estimate, and of the cost, late,
   ])
   const above = recording()
   const requests = [{ ratelimit: above.quota, key: 'key' }]
-  await Ratelimit.spend(requests, { rate: 4, id: 'job', expires: '1d' })
-  await Ratelimit.settleSpent(requests, 'job', 6)
+  await spend(requests, { rate: 4, id: 'job', expires: '1d' })
+  await settle(requests, 'job', { actual: 6 })
   expect(await above.written()).toMatchObject([
     { kind: 'reserve', units: 4, id: 'job' },
     { kind: 'charge', units: 2, id: 'job' },
@@ -141,9 +142,9 @@ test('a list hands out its entries together, to the callback of each limiter', a
       key: 'org',
     },
   ]
-  const spent = await Ratelimit.spend(sources.slice(0, 2), { rate: 25 })
+  const spent = await spend(sources.slice(0, 2), { rate: 25 })
   await spent.release()
-  await Ratelimit.spend(sources, { rate: 1000 })
+  await spend(sources, { rate: 1000 })
   const all = await limitAll([
     { ratelimit: first.quota, key: 'org', rate: -4 },
     { ratelimit: first.quota, key: 'org', rate: 3 },
@@ -202,14 +203,14 @@ test.each(kinds)('$name: after any calls, the entries add up to what is used', a
             { ratelimit: quota, key: 'key', rate: actual },
           ])
         } else {
-          const settle = async (tx?: never) => {
+          const settleWith = async (tx?: never) => {
             const reserved = await quota.reserve('key', { rate: size, tx })
             if (reserved.success) await reserved.commit(actual, { tx })
           }
-          if (way === 'reserve') await settle()
+          if (way === 'reserve') await settleWith()
           else {
             const undone = database.db.transaction(async (tx) => {
-              await settle(tx as never)
+              await settleWith(tx as never)
               throw UNDO
             })
             await expect(undone).rejects.toBe(UNDO)

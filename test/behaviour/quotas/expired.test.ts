@@ -1,13 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type Limiter,
-  openReservations,
-  Ratelimit,
-  type RatelimitConfig,
-  type SettleExpiredOptions,
-  settleExpired,
-} from '../../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { openReservations, type SettleExpiredOptions, settleExpired } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './ten.ts'

@@ -2,13 +2,13 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
-  closePeriods,
   type Database,
   type Entry,
   Ratelimit,
   type RatelimitConfig,
   type Reservation,
 } from '../../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
@@ -68,7 +68,7 @@ test.each([
   { costs: [70, 0], used: 70, more: 0 },
 ])('late costs $costs of reserveAll correct the row of the month that has ended', async (each) => {
   const { clock, prefix, requests, used } = await monthAndCredits()
-  const reservation = await Ratelimit.reserveAll(requests)
+  const reservation = await reserveAll(requests)
   if (!reservation.success) throw new Error('denied')
   clock.ms = END + HOUR_MS - 1
   expect(await reservation.commit(each.costs)).toMatchObject([{ remaining: 100 }, { success: true }])
@@ -82,7 +82,7 @@ test.each([
 ])('a late cost of $actual of spend gives back to the month that has ended', async (each) => {
   const { clock, prefix, requests, used } = await monthAndCredits()
   const sources = requests.map(({ ratelimit, key }) => ({ ratelimit, key }))
-  const spent = await Ratelimit.spend(sources, { rate: 140 })
+  const spent = await spend(sources, { rate: 140 })
   if (!spent.success) throw new Error('denied')
   clock.ms = END + HOUR_MS - 1
   expect(await spent.commit(each.actual)).toMatchObject({ granted: each.granted })

@@ -2,6 +2,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn } from './ten.ts'
 
@@ -48,7 +49,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
       success: false,
       retryAfter: denied.retryAfter,
     })
-    const spent = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], huge)
+    const spent = await spend([{ ratelimit: quota, key: 'key' }], huge)
     expect(spent).toMatchObject({ success: false, retryAfter: denied.retryAfter })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 123_456 })
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn } from './ten.ts'
 
@@ -69,8 +70,8 @@ describe.each(buckets)('$name', ({ limiter }) => {
       { ratelimit: slow, key: 'key' },
     ]
     const used = async () => [(await quota.getRemaining('key')).used, (await slow.getRemaining('key')).used]
-    const spent = await Ratelimit.spend(requests, { rate: 13 })
-    const reserved = await Ratelimit.reserveAll([{ ratelimit: slow, key: 'key', rate: 2 }])
+    const spent = await spend(requests, { rate: 13 })
+    const reserved = await reserveAll([{ ratelimit: slow, key: 'key', rate: 2 }])
     if (!(spent.success && reserved.success)) throw new Error('the example is wrong')
     clock.advance(10 * HOUR_MS)
     await quota.limit('key', { rate: 10 })

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
@@ -233,7 +234,7 @@ test('credits of one prefix and key in two tables are not the same', async () =>
     { limit: 5, remaining: 4 },
     { limit: 9, remaining: 8 },
   ])
-  expect(await Ratelimit.spend(sources, { rate: 7 })).toMatchObject({ success: true, granted: [4, 3] })
+  expect(await spend(sources, { rate: 7 })).toMatchObject({ success: true, granted: [4, 3] })
 })
 
 test('a limit with dryRun does not stop the credits', async () => {
@@ -294,9 +295,9 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   ] as const) {
     const calls = [own, ...others]
     await expect(limitAll(calls)).rejects.toMatchObject({ code })
-    await expect(Ratelimit.reserveAll(calls)).rejects.toMatchObject({ code })
+    await expect(reserveAll(calls)).rejects.toMatchObject({ code })
     if (code === 'INVALID_OPTION') {
-      await expect(Ratelimit.spend(calls, { rate: 1 })).rejects.toMatchObject({ code })
+      await expect(spend(calls, { rate: 1 })).rejects.toMatchObject({ code })
     }
   }
   expect(watched.statements).toEqual([])

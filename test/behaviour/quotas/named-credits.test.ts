@@ -1,12 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  openReservations,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitDurable,
-  settleExpired,
-} from '../../../src/index.ts'
+import { Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
+import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
@@ -229,13 +224,13 @@ describe('reserveAll', () => {
       { ...month, rate: 4 },
       { ...credits, rate: 8 },
     ]
-    expect(await Ratelimit.reserveAll(requests, NAMED)).toMatchObject({ success: true })
-    const again = await Ratelimit.reserveAll(requests, NAMED)
+    expect(await reserveAll(requests, NAMED)).toMatchObject({ success: true })
+    const again = await reserveAll(requests, NAMED)
     expect(again).toMatchObject({ success: true, repeated: true })
     expect(await now()).toEqual([4, 0, 97, 0])
-    await Ratelimit.settleAll(theirs.both, 'job', costs)
+    await settle(theirs.both, 'job', { actual: costs })
     expect(await now()).toEqual(books)
-    const repeated = await Ratelimit.settleAll(mine.both, 'job', costs)
+    const repeated = (await settle(mine.both, 'job', { actual: costs })).results
     expect(repeated.map((each) => each.repeated)).toEqual([true, true])
     expect(await now()).toEqual(books)
   })
@@ -243,28 +238,28 @@ describe('reserveAll', () => {
   test('a name that only one of the limits has is refused, and one of them can be settled alone', async () => {
     const { mine, theirs, books } = await granted()
     await mine.credits.reserve('org', { rate: 8, ...NAMED })
-    const mixed = Ratelimit.reserveAll(mine.both, NAMED)
+    const mixed = reserveAll(mine.both, NAMED)
     await expect(mixed).rejects.toMatchObject({ code: 'OTHER_RESERVATION' })
     expect(await books()).toEqual([0, 0, 97, 0])
     await theirs.credits.settle({ key: 'org', id: 'job' }, 8)
-    await Ratelimit.reserveAll(mine.both, { ...NAMED, id: 'both' })
+    await reserveAll(mine.both, { ...NAMED, id: 'both' })
     await theirs.credits.settle({ key: 'org', id: 'both' }, 3)
-    const late = Ratelimit.settleAll(mine.both, 'both', [1, 1])
+    const late = settle(mine.both, 'both', { actual: [1, 1] })
     await expect(late).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     expect(await books()).toEqual([1, 0, 94, 0])
   })
 
   test('with grace, the month and the grants get back what they have paid', async () => {
     const { mine, theirs, books, clock } = await granted({ keepEnded: true, grace: '1h' })
-    await Ratelimit.reserveAll(mine.both, NAMED)
-    expect(await Ratelimit.settleAll(theirs.both, 'job', [0, 3])).toMatchObject([
+    await reserveAll(mine.both, NAMED)
+    expect((await settle(theirs.both, 'job', { actual: [0, 3] })).results).toMatchObject([
       { returned: 1 },
       { remaining: 102 },
     ])
     expect(await books()).toEqual([0, 2, 100, 0])
-    await Ratelimit.reserveAll(mine.both, { ...NAMED, id: 'late' })
+    await reserveAll(mine.both, { ...NAMED, id: 'late' })
     clock.ms = Date.UTC(2026, 1, 1)
-    const late = await Ratelimit.settleAll(theirs.both, 'late', [0, 0])
+    const late = (await settle(theirs.both, 'late', { actual: [0, 0] })).results
     expect(late).toMatchObject([{ returned: 1 }, { returned: 1 }])
   })
 })
@@ -279,23 +274,23 @@ describe('spend', () => {
     [130, [10, 120], [10, 0, 0, 15]],
   ])('another process settles %d of 18, once', async (actual, shares, books) => {
     const { mine, theirs, books: now, open } = await granted()
-    const spent = await Ratelimit.spend(mine.both, { rate: 18, ...NAMED })
+    const spent = await spend(mine.both, { rate: 18, ...NAMED })
     expect(spent).toMatchObject({ success: true, granted: [10, 8] })
     expect(await open()).toMatchObject([{ rate: 8 }])
-    const settled = await Ratelimit.settleSpent(theirs.both, 'job', actual)
+    const settled = await settle(theirs.both, 'job', { actual })
     expect(settled.granted).toEqual(shares)
     expect(await now()).toEqual(books)
-    expect(await Ratelimit.settleSpent(mine.both, 'job', actual)).toMatchObject({ repeated: true })
-    const other = Ratelimit.settleSpent(mine.both, 'job', actual + 1)
+    expect(await settle(mine.both, 'job', { actual })).toMatchObject({ repeated: true })
+    const other = settle(mine.both, 'job', { actual: actual + 1 })
     await expect(other).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     expect(await now()).toEqual(books)
   })
 
   test('credits that pay nothing have the name too, and the commit knows what each has paid', async () => {
     const { mine, theirs, books } = await granted()
-    const spent = await Ratelimit.spend(mine.both, { rate: 4, ...NAMED })
+    const spent = await spend(mine.both, { rate: 4, ...NAMED })
     expect(spent).toMatchObject({ success: true, granted: [4, 0] })
-    const again = await Ratelimit.spend(theirs.both, { rate: 40, ...NAMED })
+    const again = await spend(theirs.both, { rate: 40, ...NAMED })
     expect(again).toMatchObject({ success: true, repeated: true, granted: [0, 0] })
     if (!again.success) expect.fail('denied')
     expect(await again.commit(17)).toMatchObject({ granted: [10, 7] })
@@ -308,10 +303,10 @@ describe('spend', () => {
       credits,
       { ...month, limiter: Ratelimit.unlimited() },
     ]
-    const spent = await Ratelimit.spend(requests(mine), { rate: 200, ...NAMED })
+    const spent = await spend(requests(mine), { rate: 200, ...NAMED })
     expect(spent).toMatchObject({ granted: [105, 95] })
     expect(await open()).toMatchObject([{ rate: 105 }])
-    expect(await Ratelimit.settleSpent(requests(theirs), 'job', 101)).toMatchObject({ granted: [101, 0] })
+    expect(await settle(requests(theirs), 'job', { actual: 101 })).toMatchObject({ granted: [101, 0] })
     expect(await books()).toEqual([0, 0, 4, 0])
   })
 
@@ -321,11 +316,11 @@ describe('spend', () => {
     const ids = Array.from({ length: 30 }, (_, i) => i)
     for (const i of ids) await mine.credits.grant('org', 1, { id: `small ${i}`, priority: i })
     await mine.month.limit('org', { rate: 3 })
-    const spent = await Ratelimit.spend(mine.both, { rate: 35, ...NAMED })
+    const spent = await spend(mine.both, { rate: 35, ...NAMED })
     expect(spent).toMatchObject({ success: true, granted: [7, 28] })
     expect(await open()).toMatchObject([{ rate: 28 }])
     expect(await books()).toEqual([10, ...ids.map((i) => Number(i >= 28)), 0])
-    expect(await Ratelimit.settleSpent(theirs.both, 'job', 5)).toMatchObject({ granted: [5, 0] })
+    expect(await settle(theirs.both, 'job', { actual: 5 })).toMatchObject({ granted: [5, 0] })
     expect(await books()).toEqual([8, ...ids.map(() => 1), 0])
   })
 })

@@ -3,15 +3,14 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Allowed,
-  closePeriods,
   type Limiter,
   Ratelimit,
   type RatelimitConfig,
   type Reservation,
   type Reserved,
   rateLimitTables,
-  settleExpired,
 } from '../../../src/index.ts'
+import { closePeriods, settleExpired } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'

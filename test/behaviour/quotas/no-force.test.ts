@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { Ratelimit, type RatelimitConfig, type ReserveRequest } from '../../../src/index.ts'
+import { Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type ReserveRequest, reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { watch } from '../../support/watch.ts'
@@ -14,7 +15,7 @@ test.each<[string, (ratelimit: Ratelimit, options: { force: boolean; rate: numbe
     'reserveAll',
     (ratelimit, options) => {
       const request: ReserveRequest = { ratelimit, key: 'key', ...options }
-      return Ratelimit.reserveAll([request])
+      return reserveAll([request])
     },
   ],
   ['blockUntilReady', (ratelimit, options) => ratelimit.blockUntilReady('key', 0, options)],

@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -246,14 +247,14 @@ test('spend takes the cost once', async () => {
   const { quota: credits } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
   await credits.grant('key', 10)
   const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const spend = (rate: number, id: string) => Ratelimit.spend(requests, { rate, once: once(id) })
-  expect(await spend(12, 'event')).toMatchObject({ success: true, granted: [10, 2] })
-  const repeated = await spend(12, 'event')
+  const spendFor = (rate: number, id: string) => spend(requests, { rate, once: once(id) })
+  expect(await spendFor(12, 'event')).toMatchObject({ success: true, granted: [10, 2] })
+  const repeated = await spendFor(12, 'event')
   expect(repeated).toMatchObject({ success: true, repeated: true, granted: [0, 0], retryAfter: 0 })
   expect(repeated.results).toMatchObject([{ remaining: 0 }, { remaining: 8 }])
   expect(await repeated.release()).toMatchObject({ granted: [0, 0] })
-  expect(await spend(9, 'too much')).toMatchObject({ success: false, granted: [0, 0] })
-  expect(await spend(8, 'too much')).toMatchObject({ success: true, granted: [0, 8] })
+  expect(await spendFor(9, 'too much')).toMatchObject({ success: false, granted: [0, 0] })
+  expect(await spendFor(8, 'too much')).toMatchObject({ success: true, granted: [0, 8] })
   expect(await credits.getRemaining('key')).toMatchObject({ used: 10 })
 })
 
@@ -262,7 +263,7 @@ test('limits that count fractions spend fractions together with an id', async ()
   const { quota: other } = quotaOn(database, TEN['continuous bucket'], { clock: clock.now })
   await quota.limit('key', { rate: 9.5 })
   const requests = [quota, other].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const spent = await Ratelimit.spend(requests, { rate: 1, once: once('event') })
+  const spent = await spend(requests, { rate: 1, once: once('event') })
   expect(spent.granted).toEqual([0.5, 0.5])
 })
 
@@ -299,7 +300,7 @@ test.each([
   await expect(quota.reserve('key', options)).rejects.toMatchObject(refused)
   await expect(balance.grant('key', 1, options)).rejects.toMatchObject(refused)
   await expect(limitAll(requests, options)).rejects.toMatchObject(refused)
-  await expect(Ratelimit.spend(requests, { ...options, rate: 1 })).rejects.toMatchObject(refused)
+  await expect(spend(requests, { ...options, rate: 1 })).rejects.toMatchObject(refused)
 })
 
 test('a call during an outage that is let pass does not use up the id', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit, type Reserved } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, oneOfEachKind, quotaOn } from './ten.ts'
 
@@ -30,7 +31,7 @@ const CALLS: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = 
         throw refused
       })
     }),
-  spend: (quota) => Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 1 }),
+  spend: (quota) => spend([{ ratelimit: quota, key: 'key' }], { rate: 1 }),
 }
 
 const pairs = oneOfEachKind.flatMap((one) =>
@@ -93,7 +94,7 @@ describe.each([
   test('without a limiter, a commit does not start the row again', async () => {
     const { config, quota, rows } = quotaOn(database, before)
     const reserved = await quota.reserve('key', { rate: 5 })
-    const together = await Ratelimit.reserveAll([{ ratelimit: quota, key: 'key' }])
+    const together = await reserveAll([{ ratelimit: quota, key: 'key' }])
     if (!(reserved.success && together.success)) throw new Error('the example is wrong')
     await quota.resetUsedTokens('key')
     const present = new Ratelimit({ ...config, limiter: after })

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Lists over a table that Citus has distributed and one that it has not. Credits are always in such a one.
@@ -47,16 +48,19 @@ describe.each([
     const limits = limitsOf()
     const requests = [first, second].map((name) => ({ ratelimit: limits[name], key: 'key', rate: 3 }))
     const parts = requests.map(({ ratelimit, key }) => ({ ratelimit, key }))
-    expect(await Ratelimit.reserveAll(requests, NAME)).toMatchObject({ success: true })
-    expect(await Ratelimit.reserveAll(requests, NAME)).toMatchObject({ success: true, repeated: true })
-    expect(await Ratelimit.settleAll(parts, 'job', [1, 2])).toMatchObject([{ returned: 2 }, { returned: 1 }])
+    expect(await reserveAll(requests, NAME)).toMatchObject({ success: true })
+    expect(await reserveAll(requests, NAME)).toMatchObject({ success: true, repeated: true })
+    expect((await settle(parts, 'job', { actual: [1, 2] })).results).toMatchObject([
+      { returned: 2 },
+      { returned: 1 },
+    ])
   })
 
   test('a rate under a name is shared and settled', async () => {
     const limits = limitsOf()
     const sources = [first, second].map((name) => ({ ratelimit: limits[name], key: 'key' }))
-    expect(await Ratelimit.spend(sources, { rate: 8, ...NAME })).toMatchObject({ granted: [5, 3] })
-    expect(await Ratelimit.settleSpent(sources, 'job', 6)).toMatchObject({ granted: [5, 1] })
+    expect(await spend(sources, { rate: 8, ...NAME })).toMatchObject({ granted: [5, 3] })
+    expect(await settle(sources, 'job', { actual: 6 })).toMatchObject({ granted: [5, 1] })
   })
 })
 
@@ -67,7 +71,7 @@ test('a distributed month and credits share a rate under a name', async () => {
     { ratelimit: spread, key: 'key' },
     { ratelimit: credits, key: 'key' },
   ]
-  expect(await Ratelimit.spend(sources, { rate: 8, ...NAME })).toMatchObject({ granted: [5, 3] })
-  expect(await Ratelimit.settleSpent(sources, 'job', 6)).toMatchObject({ granted: [5, 1] })
+  expect(await spend(sources, { rate: 8, ...NAME })).toMatchObject({ granted: [5, 3] })
+  expect(await settle(sources, 'job', { actual: 6 })).toMatchObject({ granted: [5, 1] })
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 8 })
 })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -25,24 +26,24 @@ const WAYS: Readonly<Record<string, (quota: Ratelimit) => Promise<Settle>>> = {
     return (actual, limiter) => quota.settle({ key: 'key', id: 'job' }, actual, { limiter })
   },
   'commit of several': async (ratelimit) => {
-    const estimates = allowed(await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 4 }]))
+    const estimates = allowed(await reserveAll([{ ratelimit, key: 'key', rate: 4 }]))
     return (actual, limiter) => estimates.commit([actual], { limiters: [limiter] })
   },
   settleAll: async (ratelimit) => {
-    allowed(await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 4 }], NAME))
-    return (actual, limiter) => Ratelimit.settleAll([{ ratelimit, key: 'key', limiter }], 'job', [actual])
+    allowed(await reserveAll([{ ratelimit, key: 'key', rate: 4 }], NAME))
+    return (actual, limiter) => settle([{ ratelimit, key: 'key', limiter }], 'job', { actual: [actual] })
   },
   'commit of what was spent': async (ratelimit) => {
-    const spent = allowed(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 4 }))
+    const spent = allowed(await spend([{ ratelimit, key: 'key' }], { rate: 4 }))
     return (actual, limiter) => spent.commit(actual, { limiters: [limiter] })
   },
   'commit of what was spent under a name': async (ratelimit) => {
-    const spent = allowed(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 4, ...NAME }))
+    const spent = allowed(await spend([{ ratelimit, key: 'key' }], { rate: 4, ...NAME }))
     return (actual, limiter) => spent.commit(actual, { limiters: [limiter] })
   },
   settleSpent: async (ratelimit) => {
-    allowed(await Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 4, ...NAME }))
-    return (actual, limiter) => Ratelimit.settleSpent([{ ratelimit, key: 'key', limiter }], 'job', actual)
+    allowed(await spend([{ ratelimit, key: 'key' }], { rate: 4, ...NAME }))
+    return (actual, limiter) => settle([{ ratelimit, key: 'key', limiter }], 'job', { actual })
   },
 }
 
@@ -62,13 +63,13 @@ test.each(Object.entries(WAYS))('%s refuses it before any SQL', async (_, reserv
     const prefix = `another kind ${++prefixes}`
     const quota = new Ratelimit({ db, limiter: own, prefix, durable: true, cleanupProbability: 0 })
     if (own.limit === Infinity) await quota.grant('key', 10)
-    const settle = await reserve(quota)
+    const settleWith = await reserve(quota)
     const before = statements.length
     for (const actual of [0, 4, 9])
-      await expect(settle(actual, other)).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
+      await expect(settleWith(actual, other)).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
     expect(statements.length).toBe(before)
     expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, used: 4 })
-    await settle(9, own)
+    await settleWith(9, own)
     expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, used: 9 })
   }
 })

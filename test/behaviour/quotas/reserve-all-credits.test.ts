@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
-// `Ratelimit.reserveAll` with credits that end: estimates that are charged and settled together.
+// `reserveAll` with credits that end: estimates that are charged and settled together.
 
 const database = useDatabase()
 
@@ -21,7 +22,7 @@ function tokensAndCredits(db = database.db) {
     ...{ clock: clock.now, cleanupProbability: 0 },
   })
   const reserve = async (rates: readonly [number, number], options = {}) => {
-    const reserved = await Ratelimit.reserveAll(
+    const reserved = await reserveAll(
       [
         { ratelimit: tokens, key: 'key', rate: rates[0] },
         { ratelimit: credits, key: 'key', rate: rates[1] },
@@ -51,7 +52,7 @@ test('estimates are charged all or none, and given back all or none', async () =
     results: [{ remaining: 40 }, { remaining: 3 }],
   })
   expect(await books()).toEqual([10, 0, 3, 0])
-  const denied = await Ratelimit.reserveAll([
+  const denied = await reserveAll([
     { ratelimit: tokens, key: 'key' },
     { ratelimit: credits, key: 'key', rate: 4 },
   ])
@@ -96,7 +97,7 @@ test('costs above the estimates are taken from as many grants as they need', asy
   const { credits } = tokensAndCredits()
   await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 10 }, () => ({ ratelimit: tokensAndCredits().tokens, key: 'key' }))
-  const reserved = await Ratelimit.reserveAll([...others, { ratelimit: credits, key: 'key' }])
+  const reserved = await reserveAll([...others, { ratelimit: credits, key: 'key' }])
   if (!reserved.success) expect.fail('denied')
   const settled = await reserved.commit([...others.map(() => 2), 46])
   expect(settled.at(-1)).toMatchObject({ success: true, remaining: 14 })
@@ -134,7 +135,7 @@ test('a list has at most 50 rows of its own, and credits may have any number', a
 test('credits alone are reserved and settled too', async () => {
   const { credits } = tokensAndCredits()
   await credits.grant('key', 5, { id: 'a' })
-  const reserved = await Ratelimit.reserveAll([{ ratelimit: credits, key: 'key', rate: 3 }])
+  const reserved = await reserveAll([{ ratelimit: credits, key: 'key', rate: 3 }])
   if (!reserved.success) expect.fail('denied')
   expect(await reserved.commit([3])).toMatchObject([{ remaining: 2 }])
 })

@@ -7,10 +7,9 @@ import {
   limitAll,
   Ratelimit,
   type RatelimitConfig,
-  type ReserveRequest,
   rateLimitEphemeral,
-  type SettleAllOptions,
 } from '../../../src/index.ts'
+import { type ReserveRequest, reserveAll, type SettleAllOptions, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -34,7 +33,7 @@ function limitsOf(db: Database = database.db) {
 
 /** What is reserved, which is not denied. */
 async function reserve(requests: readonly ReserveRequest[], options = {}) {
-  const reserved = await Ratelimit.reserveAll(requests, options)
+  const reserved = await reserveAll(requests, options)
   if (!reserved.success) throw new Error('denied')
   return reserved
 }
@@ -142,7 +141,7 @@ test('plans that do not fit the requests are refused before any SQL, and may be 
     if (!window || !bucket) throw new Error('no requests')
     const both = [window, bucket]
     const reserved = await reserve(both, options)
-    const spent = await Ratelimit.spend(both, { rate: 1 })
+    const spent = await spend(both, { rate: 1 })
     const alone = await window.ratelimit.reserve('key')
     if (!spent.success || !alone.success) throw new Error('denied')
     const plan = Ratelimit.fixedWindow(9, '1m')
@@ -167,7 +166,7 @@ test('a denial charges nothing, and there is nothing to give back', async () => 
   const [one, two] = requests
   if (!one || !two) throw new Error('no requests')
   await limitAll([one, { ...two, rate: 2 }])
-  const denied = await Ratelimit.reserveAll(requests)
+  const denied = await reserveAll(requests)
   expect(denied).toMatchObject({ success: false, denied: [two] })
   expect(denied).not.toHaveProperty('commit')
   expect(await used()).toEqual([1, 2, 0])
@@ -200,7 +199,7 @@ test('the next window gives nothing back', async () => {
 test('a negative rate is refused', async () => {
   const [one] = limitsOf().requests
   if (!one) throw new Error('no requests')
-  const refused = Ratelimit.reserveAll([{ ...one, rate: -1 }])
+  const refused = reserveAll([{ ...one, rate: -1 }])
   await expect(refused).rejects.toMatchObject({ code: 'INVALID_RATE' })
 })
 
@@ -247,7 +246,7 @@ test.each([0, 1, 2])(
     const calls = [
       () => reserved.commit([3, 3, 3]),
       () => limitAll(requests),
-      () => Ratelimit.spend(fresh, { rate: 1 }),
+      () => spend(fresh, { rate: 1 }),
       () => database.db.transaction((tx) => limitAll(fresh, { tx }).catch((error) => error)),
     ]
     for (const call of calls) {
@@ -376,7 +375,7 @@ test('during an outage a commit throws, whatever onError says', async () => {
 test('a rollback undoes the charge', async () => {
   const { requests, used } = limitsOf()
   const undone = database.db.transaction(async (tx) => {
-    expect(await Ratelimit.reserveAll(requests, { tx })).toMatchObject({ success: true })
+    expect(await reserveAll(requests, { tx })).toMatchObject({ success: true })
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN } from './ten.ts'
 
@@ -84,7 +85,7 @@ describe('after the window that paid', () => {
     const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
     await balance.grant('key', 10)
     const requests = [quota, balance, balance].map((ratelimit) => ({ ratelimit, key: 'key', rate: 3 }))
-    const reserved = await Ratelimit.reserveAll(requests)
+    const reserved = await reserveAll(requests)
     clock.ms = Date.UTC(2026, 1, 1)
     if (!reserved.success) throw new Error('denied')
     expect(returnedOf(await reserved.commit([1, 1, 2]))).toEqual([0, 3, 0])
@@ -95,10 +96,7 @@ describe('after the window that paid', () => {
     const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
     await balance.grant('key', 100)
     const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
-    const [inTime, late] = [
-      await Ratelimit.spend(requests, { rate: 8 }),
-      await Ratelimit.spend(requests, { rate: 8 }),
-    ]
+    const [inTime, late] = [await spend(requests, { rate: 8 }), await spend(requests, { rate: 8 })]
     expect(await inTime.release()).toMatchObject({ results: [{ returned: 8 }, {}] })
     clock.ms = Date.UTC(2026, 1, 1)
     await quota.limit('key', { rate: 9 })
@@ -110,7 +108,7 @@ describe('after the window that paid', () => {
       { used: 9 },
       { used: 0 },
     ])
-    const denied = await Ratelimit.spend(requests, { rate: 1000 })
+    const denied = await spend(requests, { rate: 1000 })
     expect(await denied.release()).toMatchObject({ granted: [0, 0] })
   })
 })

@@ -5,7 +5,8 @@ import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { limitAll, rateLimitEphemeral } from '../../../src/index.ts'
+import { closePeriods, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn } from './ten.ts'
@@ -122,7 +123,7 @@ test('spend, limitAll and reservations see what was carried over', async () => {
   await quota.limit('key', { rate: 60 })
   clock.ms = month(1)
   expect(await limitAll([{ ...request, rate: 135 }])).toMatchObject({ success: true })
-  expect(await Ratelimit.spend([request], { rate: 6 })).toMatchObject({
+  expect(await spend([request], { rate: 6 })).toMatchObject({
     success: false,
     retryAfter: month(2) - month(1),
   })

@@ -10,6 +10,7 @@ import {
   type Reservation,
   type Reserved,
 } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -54,7 +55,7 @@ const ways: readonly ((
     return (actual) => other.settle(NAME, actual, { limiter })
   },
   async ({ quota: ratelimit }, rate, limiter) => {
-    const reserved = await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate }])
+    const reserved = await reserveAll([{ ratelimit, key: 'key', rate }])
     if (!reserved.success) throw new Error('denied')
     return (actual) => reserved.commit([actual], { limiters: [limiter] })
   },

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn, UNDO } from './ten.ts'
@@ -16,17 +17,17 @@ async function sources(bought: number, month: Limiter = calendarWindow(10, 'mont
   const requests = [monthly, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const used = () =>
     Promise.all(requests.map(async ({ ratelimit }) => (await ratelimit.getRemaining('key')).used))
-  const spend = async (rate: number) => {
-    const spent = await Ratelimit.spend(requests, { rate })
+  const spendFor = async (rate: number) => {
+    const spent = await spend(requests, { rate })
     if (!spent.success) throw new Error('denied')
     return spent
   }
-  return { requests, monthly, balance, clock, used, spend }
+  return { requests, monthly, balance, clock, used, spendFor }
 }
 
 test('a cost above the estimate is taken from the limits in their order', async () => {
-  const { spend, used } = await sources(20)
-  const spent = await spend(4)
+  const { spendFor, used } = await sources(20)
+  const spent = await spendFor(4)
   expect(await spent.commit(13)).toMatchObject({
     granted: [10, 3],
     results: [
@@ -38,25 +39,25 @@ test('a cost above the estimate is taken from the limits in their order', async 
 })
 
 test('a cost below the estimate gives back the last part first', async () => {
-  const { spend, used } = await sources(20)
-  const spent = await spend(15)
+  const { spendFor, used } = await sources(20)
+  const spent = await spendFor(15)
   const results = [{ remaining: 0 }, { returned: 3, remaining: 18 }]
   expect(await spent.commit(12)).toMatchObject({ granted: [10, 2], results })
-  const other = await spend(8)
+  const other = await spendFor(8)
   expect(await other.commit(0)).toMatchObject({ granted: [0, 0] })
   expect(await used()).toEqual([10, 2])
-  const both = await Ratelimit.spend((await sources(20)).requests, { rate: 15 })
+  const both = await spend((await sources(20)).requests, { rate: 15 })
   if (both.success) expect(await both.commit(4)).toMatchObject({ granted: [4, 0] })
   expect.assertions(4)
 })
 
 test('what no limit has becomes a debt of the last one, or of the first', async () => {
   const last = await sources(5)
-  expect(await (await last.spend(4)).commit(40)).toMatchObject({ granted: [10, 30] })
+  expect(await (await last.spendFor(4)).commit(40)).toMatchObject({ granted: [10, 30] })
   expect(await last.used()).toEqual([10, 30])
   expect(await last.balance.getRemaining('key')).toMatchObject({ remaining: 0, limit: 5 })
   const first = await sources(5)
-  expect(await (await first.spend(4)).commit(40, { debt: 'first' })).toMatchObject({ granted: [35, 5] })
+  expect(await (await first.spendFor(4)).commit(40, { debt: 'first' })).toMatchObject({ granted: [35, 5] })
   expect(await first.used()).toEqual([35, 5])
 })
 
@@ -66,35 +67,35 @@ test('a last limit without an end takes what the others do not have, and no limi
     clock: clock.now,
   })
   const { quota: unlimited } = quotaOn(database, Ratelimit.unlimited(), { clock: clock.now })
-  const billed = await Ratelimit.spend([...requests, { ratelimit: overage, key: 'key' }], { rate: 4 })
+  const billed = await spend([...requests, { ratelimit: overage, key: 'key' }], { rate: 4 })
   if (billed.success) expect(await billed.commit(40)).toMatchObject({ granted: [10, 5, 25] })
   expect(await overage.getRemaining('key')).toMatchObject({ used: 25 })
-  const free = await Ratelimit.spend([...requests, { ratelimit: unlimited, key: 'key' }], { rate: 4 })
+  const free = await spend([...requests, { ratelimit: unlimited, key: 'key' }], { rate: 4 })
   if (free.success) expect(await free.commit(9, { debt: 'first' })).toMatchObject({ granted: [0, 0, 9] })
-  const less = await Ratelimit.spend([...requests, { ratelimit: unlimited, key: 'key' }], { rate: 4 })
+  const less = await spend([...requests, { ratelimit: unlimited, key: 'key' }], { rate: 4 })
   if (less.success) expect(await less.commit(1)).toMatchObject({ granted: [0, 0, 1] })
   expect.assertions(4)
 })
 
 test('with atLeast the limits give what they have together, and a denial writes nothing', async () => {
   const { requests, used } = await sources(5)
-  const least = await Ratelimit.spend(requests, { rate: 40, atLeast: 15 })
+  const least = await spend(requests, { rate: 40, atLeast: 15 })
   expect(least).toMatchObject({ success: true, granted: [10, 5] })
-  const denied = await Ratelimit.spend(requests, { rate: 40, atLeast: 1 })
+  const denied = await spend(requests, { rate: 40, atLeast: 1 })
   expect(denied).toMatchObject({ success: false, granted: [0, 0] })
   expect(denied.retryAfter).toBeGreaterThan(0)
   expect(await used()).toEqual([10, 5])
   if (least.success) expect(await least.commit(12)).toMatchObject({ granted: [10, 2] })
   for (const atLeast of [0, -1, 41, Number.NaN]) {
-    await expect(Ratelimit.spend(requests, { rate: 40, atLeast })).rejects.toMatchObject({
+    await expect(spend(requests, { rate: 40, atLeast })).rejects.toMatchObject({
       code: 'INVALID_RATE',
     })
   }
 })
 
 test('it is settled once, and again after a rollback', async () => {
-  const { spend, used } = await sources(20)
-  const spent = await spend(4)
+  const { spendFor, used } = await sources(20)
+  const spent = await spendFor(4)
   const undone = database.db.transaction(async (tx) => {
     await spent.commit(13, { tx })
     await expect(spent.release({ tx })).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
@@ -108,8 +109,8 @@ test('it is settled once, and again after a rollback', async () => {
 })
 
 test('a wrong cost is refused before any SQL, and can be corrected', async () => {
-  const { spend, used } = await sources(20)
-  const spent = await spend(4)
+  const { spendFor, used } = await sources(20)
+  const spent = await spendFor(4)
   for (const actual of [-1, 1.5, Number.NaN]) {
     await expect(spent.commit(actual)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   }
@@ -121,8 +122,8 @@ test('a wrong cost is refused before any SQL, and can be corrected', async () =>
 test('a repeated call has charged nothing, so it settles nothing', async () => {
   const { requests, used } = await sources(20)
   const once = { id: 'event', for: '1d' } as const
-  await Ratelimit.spend(requests, { rate: 4, once })
-  const again = await Ratelimit.spend(requests, { rate: 4, once })
+  await spend(requests, { rate: 4, once })
+  const again = await spend(requests, { rate: 4, once })
   if (again.success) await expect(again.commit(9)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   await again.release()
   expect(await used()).toEqual([4, 0])
@@ -130,10 +131,10 @@ test('a repeated call has charged nothing, so it settles nothing', async () => {
 })
 
 test('a window that is over gives nothing back, so it has paid, and more comes from the present one', async () => {
-  const { spend, used, clock } = await sources(20)
-  const [less, more] = [await spend(8), await spend(1)]
+  const { spendFor, used, clock } = await sources(20)
+  const [less, more] = [await spendFor(8), await spendFor(1)]
   clock.ms = Date.UTC(2026, 1, 1)
-  await spend(2)
+  await spendFor(2)
   expect(await less.commit(3)).toMatchObject({ granted: [8, 0], results: [{ returned: 0 }, {}] })
   expect(await used()).toEqual([2, 0])
   expect(await more.commit(4)).toMatchObject({ granted: [4, 0] })
@@ -145,15 +146,15 @@ test('a blocked key does not stop a commit', async () => {
   const { quota: balance } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
   await balance.grant('key', 5)
   const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const spent = await Ratelimit.spend(requests, { rate: 2 })
+  const spent = await spend(requests, { rate: 2 })
   await quota.block('key', '1h')
   if (spent.success) expect(await spent.commit(4)).toMatchObject({ granted: [4, 0] })
   expect.assertions(1)
 })
 
 test('a row of another plan is refused, unless the present plan is given', async () => {
-  const { spend, monthly } = await sources(20)
-  const spent = await spend(4)
+  const { spendFor, monthly } = await sources(20)
+  const spent = await spendFor(4)
   const bucket = Ratelimit.tokenBucket(1, '1h', 50)
   await monthly.resetUsedTokens('key')
   await monthly.limit('key', { rate: 2, limiter: bucket })
@@ -168,7 +169,7 @@ test('a row of another plan is refused, unless the present plan is given', async
 test('a plan of whole units charges the rest of a fraction as a whole', async () => {
   const bucket = Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' })
   const { quota } = quotaOn(database, bucket)
-  const spent = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 2.5 })
+  const spent = await spend([{ ratelimit: quota, key: 'key' }], { rate: 2.5 })
   const window = Ratelimit.fixedWindow(10, '10h')
   if (spent.success) {
     expect(await spent.commit(5, { limiters: [window] })).toMatchObject({ granted: [5.5] })
@@ -195,7 +196,7 @@ test('random estimates and costs, as a model has them', async () => {
       const left = [...limits]
       for (const { rate, least, actual, debt } of calls) {
         const atLeast = least === null ? rate : Math.min(least, rate)
-        const spent = await Ratelimit.spend(requests, { rate, atLeast })
+        const spent = await spend(requests, { rate, atLeast })
         const [shares, rest] = shared(left, rate)
         expect(spent.success).toBe(rest <= rate - atLeast)
         if (!spent.success) continue

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Ratelimit, type Spent } from '../../../src/index.ts'
+import { Ratelimit } from '../../../src/index.ts'
+import { type Spent, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
@@ -59,7 +60,7 @@ test('estimates over windows, buckets and balances are as the model has them, wh
       if (step.op === 'spend') {
         const rate = step.rate * scale
         const atLeast = Math.min((step.least ?? step.rate) * scale, rate)
-        const spent = await Ratelimit.spend(requests, { rate, atLeast })
+        const spent = await spend(requests, { rate, atLeast })
         const paid = model.spend(clock.ms, rate, atLeast)
         expect(spent.granted).toEqual(closeTo(made.map((_, place) => paid?.[place]?.units ?? 0)))
         expect(spent.success).toBe(paid !== undefined)

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -23,22 +24,22 @@ async function monthAndCredits(credits: number, month: Limiter = calendarWindow(
 
 test('the month is spent first, then the credits', async () => {
   const { requests, used } = await monthAndCredits(100)
-  expect(await Ratelimit.spend(requests, { rate: 7 })).toMatchObject({ success: true, granted: [7, 0] })
-  expect(await Ratelimit.spend(requests, { rate: 7 })).toMatchObject({
+  expect(await spend(requests, { rate: 7 })).toMatchObject({ success: true, granted: [7, 0] })
+  expect(await spend(requests, { rate: 7 })).toMatchObject({
     ...{ success: true, granted: [3, 4], retryAfter: 0 },
     results: [
       { success: true, remaining: 0 },
       { success: true, remaining: 96 },
     ],
   })
-  expect(await Ratelimit.spend(requests, { rate: 7 })).toMatchObject({ granted: [0, 7] })
+  expect(await spend(requests, { rate: 7 })).toMatchObject({ granted: [0, 7] })
   expect(await used()).toEqual([10, 11])
 })
 
 test('if both together have too little, nothing is taken until the month has enough', async () => {
   const { requests, used, clock } = await monthAndCredits(4)
-  await Ratelimit.spend(requests, { rate: 9 })
-  const denied = await Ratelimit.spend(requests, { rate: 6 })
+  await spend(requests, { rate: 9 })
+  const denied = await spend(requests, { rate: 6 })
   expect(denied).toMatchObject({
     success: false,
     granted: [0, 0],
@@ -47,10 +48,10 @@ test('if both together have too little, nothing is taken until the month has eno
   expect(denied.retryAfter).toBe(Date.UTC(2026, 1, 1) - clock.ms)
   expect(await used()).toEqual([9, 0])
   clock.advance(denied.retryAfter - 1)
-  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: false, retryAfter: 1 })
+  expect(await spend(requests, { rate: 6 })).toMatchObject({ success: false, retryAfter: 1 })
   clock.advance(1)
-  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [6, 0] })
-  expect(await Ratelimit.spend(requests, { rate: 15 })).toMatchObject({
+  expect(await spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [6, 0] })
+  expect(await spend(requests, { rate: 15 })).toMatchObject({
     success: false,
     retryAfter: Infinity,
   })
@@ -70,27 +71,27 @@ test('if both together have too little, nothing is written', async () => {
   }
   const before = await written()
   expect(before).toHaveLength(2)
-  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: false })
+  expect(await spend(requests, { rate: 6 })).toMatchObject({ success: false })
   expect(await written()).toEqual(before)
 })
 
 test('release gives each limit its part back, once, in the window that paid', async () => {
   const { requests, used, clock } = await monthAndCredits(100)
-  const spent = await Ratelimit.spend(requests, { rate: 15 })
+  const spent = await spend(requests, { rate: 15 })
   await spent.release()
   await expect(spent.release()).rejects.toMatchObject(RELEASED)
   expect(await used()).toEqual([0, 0])
-  const late = await Ratelimit.spend(requests, { rate: 15 })
+  const late = await spend(requests, { rate: 15 })
   clock.ms = Date.UTC(2026, 1, 1)
-  await Ratelimit.spend(requests, { rate: 2 })
+  await spend(requests, { rate: 2 })
   await late.release()
   expect(await used()).toEqual([2, 0])
 })
 
 test('a second release gives back nothing that others have spent', async () => {
   const { requests, used } = await monthAndCredits(100)
-  const first = await Ratelimit.spend(requests, { rate: 8 })
-  await Ratelimit.spend(requests, { rate: 8 })
+  const first = await spend(requests, { rate: 8 })
+  await spend(requests, { rate: 8 })
   await first.release()
   await expect(first.release()).rejects.toMatchObject(RELEASED)
   expect(await used()).toEqual([2, 6])
@@ -98,8 +99,8 @@ test('a second release gives back nothing that others have spent', async () => {
 
 test('the second of two releases at once is refused', async () => {
   const { requests, used } = await monthAndCredits(100)
-  const spent = await Ratelimit.spend(requests, { rate: 15 })
-  await Ratelimit.spend(requests, { rate: 2 })
+  const spent = await spend(requests, { rate: 15 })
+  await spend(requests, { rate: 2 })
   expect(await Promise.allSettled([spent.release(), spent.release()])).toMatchObject([
     { status: 'fulfilled' },
     { status: 'rejected', reason: RELEASED },
@@ -109,8 +110,8 @@ test('the second of two releases at once is refused', async () => {
 
 test('after a denial there is nothing to release, however often', async () => {
   const { requests, used } = await monthAndCredits(4)
-  await Ratelimit.spend(requests, { rate: 12 })
-  const denied = await Ratelimit.spend(requests, { rate: 3 })
+  await spend(requests, { rate: 12 })
+  const denied = await spend(requests, { rate: 3 })
   await Promise.all([denied.release(), denied.release()])
   await denied.release()
   expect(await used()).toEqual([10, 2])
@@ -123,8 +124,8 @@ test('a release that failed may be called again', async () => {
   })
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { db })
   const requests = [{ ratelimit: quota, key: 'key' }]
-  const spent = await Ratelimit.spend(requests, { rate: 4 })
-  await Ratelimit.spend(requests, { rate: 3 })
+  const spent = await spend(requests, { rate: 4 })
+  await spend(requests, { rate: 3 })
   error = new RatelimitError('UNREACHABLE', 'away')
   await expect(spent.release()).rejects.toMatchObject({ code: 'UNREACHABLE' })
   error = undefined
@@ -138,8 +139,8 @@ test('a release that may have happened is refused', async () => {
   const { db: cutting } = watch(database.db, () => isCut && Promise.reject(cut))
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { db: cutting })
   const requests = [{ ratelimit: quota, key: 'key' }]
-  const spent = await Ratelimit.spend(requests, { rate: 4 })
-  await Ratelimit.spend(requests, { rate: 3 })
+  const spent = await spend(requests, { rate: 4 })
+  await spend(requests, { rate: 3 })
   isCut = true
   await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   isCut = false
@@ -155,7 +156,7 @@ test('two keys of one limiter, and one key of two limiters, each give their own 
     { ratelimit: quota, key: 'b' },
     { ratelimit: other, key: 'b' },
   ]
-  const spent = await Ratelimit.spend(requests, { rate: 23 })
+  const spent = await spend(requests, { rate: 23 })
   expect(spent).toMatchObject({
     granted: [10, 10, 3],
     results: [
@@ -164,10 +165,10 @@ test('two keys of one limiter, and one key of two limiters, each give their own 
       { limit: 5, remaining: 2 },
     ],
   })
-  await Ratelimit.spend(requests, { rate: 1 })
+  await spend(requests, { rate: 1 })
   await spent.release()
   await quota.limit('b', { rate: 2 })
-  expect(await Ratelimit.spend(requests.slice(0, 2), { rate: 14 })).toMatchObject({
+  expect(await spend(requests.slice(0, 2), { rate: 14 })).toMatchObject({
     granted: [10, 4],
     results: [{ remaining: 0 }, { remaining: 4 }],
   })
@@ -183,7 +184,7 @@ test('each result answers the part that was asked of its limit', async () => {
     { ratelimit: quota, key: 'b' },
     { ratelimit: other, key: 'b' },
   ]
-  expect(await Ratelimit.spend(requests, { rate: 12 })).toMatchObject({
+  expect(await spend(requests, { rate: 12 })).toMatchObject({
     granted: [10, 2, 0],
     results: [{ remaining: 0 }, { remaining: 8 }, { remaining: 5 }],
   })
@@ -192,9 +193,9 @@ test('each result answers the part that was asked of its limit', async () => {
 test('a rollback undoes a spend and a release', async () => {
   const { requests, used } = await monthAndCredits(100)
   const undone = database.db.transaction(async (tx) => {
-    const spent = await Ratelimit.spend(requests, { rate: 15, tx })
+    const spent = await spend(requests, { rate: 15, tx })
     await spent.release({ tx })
-    expect(await Ratelimit.spend(requests, { rate: 12, tx })).toMatchObject({ granted: [10, 2] })
+    expect(await spend(requests, { rate: 12, tx })).toMatchObject({ granted: [10, 2] })
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)
@@ -203,7 +204,7 @@ test('a rollback undoes a spend and a release', async () => {
 
 test('a release in a transaction that is rolled back may be made again, until it stays', async () => {
   const { requests, used } = await monthAndCredits(100)
-  const spent = await Ratelimit.spend(requests, { rate: 12 })
+  const spent = await spend(requests, { rate: 12 })
   const undone = database.db.transaction(async (tx) => {
     await spent.release({ tx })
     await expect(spent.release({ tx })).rejects.toMatchObject(RELEASED)
@@ -222,7 +223,7 @@ test('a bucket gives whole units together with a window, and an unlimited plan g
   const { requests } = await monthAndCredits(1)
   const unlimited = quotaOn(database, Ratelimit.unlimited()).quota
   const all = [{ ratelimit: bucket, key: 'key' }, ...requests, { ratelimit: unlimited, key: 'key' }]
-  expect(await Ratelimit.spend(all, { rate: 50 })).toMatchObject({ success: true, granted: [3, 10, 1, 36] })
+  expect(await spend(all, { rate: 50 })).toMatchObject({ success: true, granted: [3, 10, 1, 36] })
 })
 
 test('a limit in debt gives nothing, and its debt is not added to the others', async () => {
@@ -231,16 +232,16 @@ test('a limit in debt gives nothing, and its debt is not added to the others', a
   await bucket.quota.limit('key', { rate: 12.5, force: true })
   await other.limit('key', { rate: 4 })
   const requests = [bucket.quota, other].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const denied = await Ratelimit.spend(requests, { rate: 7 })
+  const denied = await spend(requests, { rate: 7 })
   // One of the other's comes back in an hour, while the debt is still there.
   expect(denied).toMatchObject({ success: false, retryAfter: HOUR_MS })
-  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [0, 6] })
+  expect(await spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [0, 6] })
 })
 
 test('a denial has the time at which a bucket that it has just made is whole', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 2 })
   const { quota, clock } = quotaOn(database, limiter)
-  const denied = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 5 })
+  const denied = await spend([{ ratelimit: quota, key: 'key' }], { rate: 5 })
   const reset = clock.ms + 8 * HOUR_MS
   expect(denied).toMatchObject({
     ...{ success: false, retryAfter: 3 * HOUR_MS },
@@ -254,7 +255,7 @@ test('a bucket that gives nothing begins to fill', async () => {
   const { quota: empty } = quotaOn(database, limiter)
   const { quota: full } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
   const requests = [empty, full].map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const spent = await Ratelimit.spend(requests, { rate: 5 })
+  const spent = await spend(requests, { rate: 5 })
   expect(spent).toMatchObject({ success: true, granted: [0, 5] })
   expect(await empty.getRemaining('key')).toMatchObject({ reset: spent.results[0]?.reset })
 })
@@ -266,13 +267,13 @@ test('fractions of buckets add up to the rate, though doubles do not', async () 
     return quotaOn(database, limiter, { clock: clock.now }).quota
   })
   const requests = buckets.map((ratelimit) => ({ ratelimit, key: 'key' }))
-  const spend = () => Ratelimit.spend(requests, { rate: 0.8 })
-  expect(await spend()).toMatchObject({ success: true })
-  expect(await spend()).toMatchObject({ success: false, retryAfter: HOUR_MS })
+  const spendFor = () => spend(requests, { rate: 0.8 })
+  expect(await spendFor()).toMatchObject({ success: true })
+  expect(await spendFor()).toMatchObject({ success: false, retryAfter: HOUR_MS })
   clock.advance(HOUR_MS - 1)
-  expect(await spend()).toMatchObject({ success: false, retryAfter: 1 })
+  expect(await spendFor()).toMatchObject({ success: false, retryAfter: 1 })
   clock.advance(1)
-  expect(await spend()).toMatchObject({ success: true })
+  expect(await spendFor()).toMatchObject({ success: true })
 })
 
 test('invalid requests are refused before any SQL', async () => {
@@ -280,13 +281,13 @@ test('invalid requests are refused before any SQL', async () => {
   const { quota } = quotaOn(database, Ratelimit.balance(), { db })
   const dry = quotaOn(database, Ratelimit.balance(), { db, dryRun: true }).quota
   const one = { ratelimit: quota, key: 'key' }
-  const spend = (requests: (typeof one)[], rate: number) => Ratelimit.spend(requests, { rate })
+  const spendFor = (requests: (typeof one)[], rate: number) => spend(requests, { rate })
   for (const rate of [-1, 0.5, undefined as never])
-    await expect(spend([one], rate)).rejects.toMatchObject({ code: 'INVALID_RATE' })
+    await expect(spendFor([one], rate)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   const invalid = { code: 'INVALID_OPTION' }
-  await expect(spend([], 1)).rejects.toMatchObject(invalid)
-  await expect(spend([one, one], 1)).rejects.toMatchObject(invalid)
-  await expect(spend([{ ratelimit: dry, key: 'key' }], 1)).rejects.toMatchObject(invalid)
+  await expect(spendFor([], 1)).rejects.toMatchObject(invalid)
+  await expect(spendFor([one, one], 1)).rejects.toMatchObject(invalid)
+  await expect(spendFor([{ ratelimit: dry, key: 'key' }], 1)).rejects.toMatchObject(invalid)
   expect(statements).toEqual([])
 })
 
@@ -303,7 +304,7 @@ test('spends, limitAll and single checks at once lose nothing and take no more t
     } else if (place % 4 === 3) {
       if ((await month.ratelimit.limit('key')).success) fromMonth++
     } else {
-      const { granted } = await Ratelimit.spend(place % 8 ? requests : reversed, { rate: 3 })
+      const { granted } = await spend(place % 8 ? requests : reversed, { rate: 3 })
       const [first = 0, second = 0] = place % 8 ? granted : granted.toReversed()
       fromMonth += first
       fromCredits += second
@@ -324,7 +325,7 @@ test('any spends keep the books of both', async () => {
       const first = Math.min(rate, month)
       const enough = rate - first <= prepaid
       const granted = enough ? [first, rate - first] : [0, 0]
-      expect(await Ratelimit.spend(requests, { rate })).toMatchObject({ success: enough, granted })
+      expect(await spend(requests, { rate })).toMatchObject({ success: enough, granted })
       month -= granted[0] ?? 0
       prepaid -= granted[1] ?? 0
     }

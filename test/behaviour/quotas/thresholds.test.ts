@@ -10,6 +10,7 @@ import {
   type Reservation,
   type Threshold,
 } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
@@ -257,7 +258,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
   test('reserveAll crosses nothing, and its commit does', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const request = { ratelimit: quota, key: 'key', rate: 5 }
-    const reserved = await Ratelimit.reserveAll([request, request])
+    const reserved = await reserveAll([request, request])
     if (!reserved.success) throw new Error('denied')
     expect(reserved.results.map(crossedBy)).toEqual([[], []])
     await reserved.release()

@@ -1,13 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type Entry,
-  limitAll,
-  type Once,
-  openReservations,
-  Ratelimit,
-  settleExpired,
-} from '../../../src/index.ts'
+import { type Entry, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
+import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from './ten.ts'
 
@@ -65,7 +59,7 @@ describe.each([
       expect(all).toMatchObject({ success: true, results: [look], retryAfter: 0 })
       expect(all).not.toHaveProperty('repeated')
       for (const once of [undefined, ONCE]) {
-        const spent = await Ratelimit.spend([request], { rate: 0, once })
+        const spent = await spend([request], { rate: 0, once })
         expect(spent).toMatchObject({ success: true, granted: [0], retryAfter: 0 })
         expect(spent.results).toEqual([look])
         expect(spent).not.toHaveProperty('repeated')
@@ -90,11 +84,11 @@ describe.each(oneOfEachKind)('$name: an estimate of 0', ({ limiter }) => {
       { key: 'key', id: 'job', rate: 0 },
     ])
     expect(await quota.getRemaining('key')).toMatchObject({ used })
-    const settle = (actual: number) => elsewhere(mine).settle({ key: 'key', id: 'job' }, actual)
-    expect(await settle(3)).toMatchObject({ success: true, remaining: 0 })
-    expect(await settle(3)).toMatchObject({ repeated: true })
+    const settleWith = (actual: number) => elsewhere(mine).settle({ key: 'key', id: 'job' }, actual)
+    expect(await settleWith(3)).toMatchObject({ success: true, remaining: 0 })
+    expect(await settleWith(3)).toMatchObject({ repeated: true })
     expect(await allowed(reserved).commit(3)).toMatchObject({ repeated: true })
-    await expect(settle(4)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+    await expect(settleWith(4)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     expect(await quota.getRemaining('key')).toMatchObject({ used: used + 3 })
     expect(await reserve()).toMatchObject({ success: true, repeated: true })
   })
@@ -136,7 +130,7 @@ test('the books get an entry of the cost, and none of the estimate of 0', async 
   const request = { ratelimit: quota, key: 'key' }
   await quota.limit('key', NOTHING)
   await quota.reserve('key', { rate: 0, ...NAMED })
-  await Ratelimit.spend([request], { rate: 0 })
+  await spend([request], { rate: 0 })
   expect(entries).toEqual([])
   await quota.settle({ key: 'key', id: 'job' }, 3)
   expect(entries).toMatchObject([{ id: 'job', units: 3, remaining: 7 }])
@@ -151,7 +145,7 @@ test('an id that a charge has used is repeated for an event of 0 units too', asy
   expect(await limitAll([{ ...request, rate: 0 }], { once: ONCE })).toMatchObject({
     ...{ success: true, repeated: true, results: [repeated] },
   })
-  const spent = await Ratelimit.spend([request], NOTHING)
+  const spent = await spend([request], NOTHING)
   expect(spent).toMatchObject({ success: true, repeated: true, granted: [0], results: [{ remaining: 6 }] })
   await expect(allowed(spent).commit(3)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   const again = allowed(await quota.reserve('key', NOTHING))
@@ -176,13 +170,13 @@ test('a blocked key may look in every call, as limit does', async () => {
   expect(look).toMatchObject({ success: true, remaining: 10 })
   const request = { ratelimit: quota, key: 'key' }
   expect(await quota.limit('key', NOTHING)).toEqual(look)
-  expect(await Ratelimit.spend([request], { rate: 0 })).toMatchObject({ success: true, results: [look] })
+  expect(await spend([request], { rate: 0 })).toMatchObject({ success: true, results: [look] })
   expect(await rowsOf(mine)).toEqual(before)
   expect(await quota.reserve('key', { rate: 0 })).toMatchObject(look)
   expect(await quota.reserve('key', { rate: 0, ...NAMED })).toMatchObject(look)
   const named = { ...NAMED, id: 'other' }
-  expect(await Ratelimit.reserveAll([{ ...request, rate: 0 }], named)).toMatchObject({ results: [look] })
-  expect(await Ratelimit.spend([request], { ...NAMED, id: 'third', rate: 0 })).toMatchObject({
+  expect(await reserveAll([{ ...request, rate: 0 }], named)).toMatchObject({ results: [look] })
+  expect(await spend([request], { ...NAMED, id: 'third', rate: 0 })).toMatchObject({
     ...{ success: true, results: [look] },
   })
 })
@@ -194,7 +188,7 @@ test('in a transaction it looks too, and a rollback takes the name away', async 
     await quota.limit('key', { rate: 4, tx })
     expect(await quota.limit('key', { ...NOTHING, tx })).toMatchObject({ success: true, remaining: 6 })
     const request = { ratelimit: quota, key: 'key' }
-    expect(await Ratelimit.spend([request], { rate: 0, tx })).toMatchObject({ granted: [0] })
+    expect(await spend([request], { rate: 0, tx })).toMatchObject({ granted: [0] })
     const reserved = allowed(await quota.reserve('key', { rate: 0, ...NAMED, tx }))
     expect(await reserved.commit(2, { tx })).toMatchObject({ remaining: 4 })
     throw new Error('undo')
@@ -238,25 +232,25 @@ describe('several limits', () => {
 
   test('spend nothing, and pay what it has cost in the end', async () => {
     const { requests, used, rows } = two()
-    const spent = allowed(await Ratelimit.spend(requests, { rate: 0 }))
+    const spent = allowed(await spend(requests, { rate: 0 }))
     expect(spent).toMatchObject({ granted: [0, 0], retryAfter: 0 })
     expect(await rows()).toEqual([])
     expect(await spent.commit(12)).toMatchObject({ granted: [10, 2] })
     expect(await used()).toEqual([10, 2])
-    const other = await Ratelimit.spend(requests, { rate: 0 })
+    const other = await spend(requests, { rate: 0 })
     expect(await other.release()).toMatchObject({ granted: [0, 0] })
     expect(await used()).toEqual([10, 2])
   })
 
   test('spend nothing under a name, which any process settles once', async () => {
     const { requests, theirs, used } = two()
-    const spend = () => Ratelimit.spend(requests, { rate: 0, ...NAMED })
-    expect(await spend()).toMatchObject({ success: true, granted: [0, 0] })
-    expect(await spend()).toMatchObject({ success: true, granted: [0, 0], repeated: true })
-    expect(await Ratelimit.settleSpent(theirs, NAMED.id, 12)).toMatchObject({ granted: [10, 2] })
-    expect(await Ratelimit.settleSpent(theirs, NAMED.id, 12)).toMatchObject({ repeated: true })
+    const spendFor = () => spend(requests, { rate: 0, ...NAMED })
+    expect(await spendFor()).toMatchObject({ success: true, granted: [0, 0] })
+    expect(await spendFor()).toMatchObject({ success: true, granted: [0, 0], repeated: true })
+    expect(await settle(theirs, NAMED.id, { actual: 12 })).toMatchObject({ granted: [10, 2] })
+    expect(await settle(theirs, NAMED.id, { actual: 12 })).toMatchObject({ repeated: true })
     expect(await used()).toEqual([10, 2])
-    const released = await Ratelimit.spend(requests, { ...NAMED, id: 'released', rate: 0 })
+    const released = await spend(requests, { ...NAMED, id: 'released', rate: 0 })
     expect(await released.release()).toMatchObject({ granted: [0, 0] })
     expect(await used()).toEqual([10, 2])
   })
@@ -264,13 +258,13 @@ describe('several limits', () => {
   test('reserve nothing, or a part of them nothing, under a name', async () => {
     const { requests, theirs, used } = two()
     const [month, bucket] = requests as [(typeof requests)[0], (typeof requests)[0]]
-    const reserve = () => Ratelimit.reserveAll([{ ...month, rate: 0 }, bucket], NAMED)
+    const reserve = () => reserveAll([{ ...month, rate: 0 }, bucket], NAMED)
     expect(await reserve()).toMatchObject({ success: true, results: [{ remaining: 10 }, { remaining: 9 }] })
     expect(await reserve()).toMatchObject({ success: true, repeated: true })
-    await Ratelimit.settleAll(theirs, NAMED.id, [5, 0])
+    await settle(theirs, NAMED.id, { actual: [5, 0] })
     expect(await used()).toEqual([5, 0])
     const all = requests.map((each) => ({ ...each, rate: 0 }))
-    const reserved = allowed(await Ratelimit.reserveAll(all, { ...NAMED, id: 'nothing' }))
+    const reserved = allowed(await reserveAll(all, { ...NAMED, id: 'nothing' }))
     await reserved.commit([0, 2])
     expect(await used()).toEqual([5, 2])
   })
@@ -281,7 +275,7 @@ describe('several limits', () => {
     await bucket.ratelimit.limit('key', { rate: 14, force: true })
     const plans = [{ ...month, limiter: Ratelimit.unlimited() }, bucket]
     for (const naming of [{}, NAMED]) {
-      const spent = allowed(await Ratelimit.spend(plans, { rate: 0, ...naming }))
+      const spent = allowed(await spend(plans, { rate: 0, ...naming }))
       expect(spent).toMatchObject({ granted: [0, 0] })
       expect(await spent.commit(2)).toMatchObject({ granted: [2, 0] })
     }
@@ -325,7 +319,7 @@ describe('credits', () => {
           { ratelimit: month, key: 'key' },
           { ratelimit: credits, key: 'key' },
         ]
-        const spent = await Ratelimit.spend(sources, { rate: 0, once })
+        const spent = await spend(sources, { rate: 0, once })
         expect(spent).toMatchObject({ success: true, granted: [0, 0], results: [{ remaining: 10 }, look] })
         expect(spent).not.toHaveProperty('repeated')
       }
@@ -342,7 +336,7 @@ describe('credits', () => {
       await expect(reserved.commit(2)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     }
     expect(await allowed(await credits.reserve('key', { rate: 0 })).release()).toMatchObject({ remaining: 1 })
-    const spent = allowed(await Ratelimit.spend([{ ratelimit: credits, key: 'key' }], { rate: 0 }))
+    const spent = allowed(await spend([{ ratelimit: credits, key: 'key' }], { rate: 0 }))
     expect(await spent.commit(3)).toMatchObject({ granted: [3] })
     expect(await credits.getRemaining('key')).toMatchObject({ used: 7 })
   })
@@ -352,7 +346,7 @@ describe('credits', () => {
     await credits.grant('key', 5, { id: 'a' })
     await credits.limit('key', { rate: 2, once: ONCE })
     expect(await credits.limit('key', NOTHING)).toMatchObject({ repeated: true, remaining: 3 })
-    expect(await Ratelimit.spend([{ ratelimit: credits, key: 'key' }], NOTHING)).toMatchObject({
+    expect(await spend([{ ratelimit: credits, key: 'key' }], NOTHING)).toMatchObject({
       ...{ success: true, repeated: true, granted: [0] },
     })
   })

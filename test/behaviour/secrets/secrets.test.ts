@@ -1,13 +1,7 @@
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
-import {
-  checkTables,
-  closePeriods,
-  type Database,
-  limitAll,
-  Ratelimit,
-  RatelimitError,
-} from '../../../src/index.ts'
+import { checkTables, type Database, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -58,8 +52,8 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
     'limitAll, joined',
     (ratelimit, db) => limitAll([{ ratelimit, key: SECRET }], { tx: { ...db, rollback: undefined } }),
   ],
-  ['reserveAll', (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
-  ['spend', (ratelimit) => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
+  ['reserveAll', (ratelimit) => reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
+  ['spend', (ratelimit) => spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
   ['denied', (_, db) => denied({ db, prefix: SECRET, durable: true }, { top: 4242 })],
   ['usage', (_, db) => usage({ db, prefix: SECRET, limiter, durable: true }, { top: 4242 })],
   [

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { closePeriods, limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { closePeriods } from '../../../src/quota/index.ts'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
 
 /** SQL where T stands for a table of the limiter's, which is empty. */

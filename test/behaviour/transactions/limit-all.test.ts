@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { rateLimitTables } from '../../../schema/index.ts'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, type Limiter, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -303,7 +304,7 @@ test('a reservation of reserveAll is settled with its costs, in a transaction to
   const requests = four('settled')
   const usedNow = () =>
     Promise.all(requests.map(async ({ ratelimit, key }) => (await ratelimit.getRemaining(key)).used))
-  const [one, other] = [await Ratelimit.reserveAll(requests), await Ratelimit.reserveAll(requests)]
+  const [one, other] = [await reserveAll(requests), await reserveAll(requests)]
   if (!one.success || !other.success) throw new Error('denied')
   expect(await usedNow()).toEqual([2, 10, 2, 2])
   await one.commit([4, 0, 1, 9])

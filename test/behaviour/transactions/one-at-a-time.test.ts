@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { type Database, limitAll, Ratelimit, settleExpired } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -45,12 +46,12 @@ test('lists, settlements and settleExpired send one statement at a time in a tra
   const most = { count: 0 }
   const work: Record<string, (tx: Database) => Promise<unknown>> = {
     limitAll: (tx) => limitAll(all, { tx }),
-    reserveAll: (tx) => Ratelimit.reserveAll(all, { tx, ...NAMED }),
-    settleAll: (tx) => Ratelimit.settleAll(all, 'job', [1, 2, 3], { tx }),
-    'settleAll again': (tx) => Ratelimit.settleAll(all, 'job', [1, 2, 3], { tx }),
-    spend: (tx) => Ratelimit.spend(all, { tx, rate: 50, ...NAMED, id: 'cost' }),
-    settleSpent: (tx) => Ratelimit.settleSpent(all, 'cost', 300, { tx }),
-    'settleSpent again': (tx) => Ratelimit.settleSpent(all, 'cost', 300, { tx }),
+    reserveAll: (tx) => reserveAll(all, { tx, ...NAMED }),
+    settleAll: (tx) => settle(all, 'job', { actual: [1, 2, 3], tx }),
+    'settleAll again': (tx) => settle(all, 'job', { actual: [1, 2, 3], tx }),
+    spend: (tx) => spend(all, { tx, rate: 50, ...NAMED, id: 'cost' }),
+    settleSpent: (tx) => settle(all, 'cost', { actual: 300, tx }),
+    'settleSpent again': (tx) => settle(all, 'cost', { actual: 300, tx }),
     'settleExpired of a limit': (tx) => settleExpired(tx, { ratelimit: month, as: 'release' }),
     'settleExpired of credits': (tx) => settleExpired(tx, { ratelimit: gifts, as: 'release' }),
   }

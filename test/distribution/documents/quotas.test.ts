@@ -3,19 +3,17 @@ import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { and, eq } from 'drizzle-orm'
 import {
-  type ClosePeriodsOptions,
   type Database,
   type Limiter,
   type LimitResult,
-  openReservations,
   Ratelimit,
   type RatelimitConfig,
   rateLimitDurable,
   rateLimitEphemeral,
-  type SettledSpending,
   type Usage,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { type ClosePeriodsOptions, openReservations, type SettledSpending } from 'drizzle-ratelimit/quota'
 import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -34,9 +32,14 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
       super({ ...timed, cleanupProbability: 0, ...config } as RatelimitConfig)
     }
   }
+  return { ...original, Ratelimit: TimedRatelimit }
+})
+
+vi.mock('drizzle-ratelimit/quota', async (importOriginal) => {
+  const original = await importOriginal<typeof import('drizzle-ratelimit/quota')>()
   const timedClose = (tx: Database, options: ClosePeriodsOptions) =>
-    original.closePeriods(tx, { ...timed, ...options })
-  return { ...original, Ratelimit: TimedRatelimit, closePeriods: timedClose }
+    original.closePeriods(tx, { clock: () => new Date(), ...options })
+  return { ...original, closePeriods: timedClose }
 })
 
 vi.mock('drizzle-ratelimit/reports', async (importOriginal) => {

@@ -14,6 +14,7 @@ const consumer = inject('consumer')
 
 type Package = typeof import('drizzle-ratelimit')
 type Calendar = typeof import('drizzle-ratelimit/calendar')
+type Functions = typeof import('drizzle-ratelimit/quota')
 
 const required = createRequire(join(consumer, 'index.js'))
 const imported = (entry: string) =>
@@ -46,13 +47,15 @@ test('Jest runs it in a CommonJS project', async () => {
 })
 
 describe('its ES and its CommonJS modules in one process', async () => {
-  const esm: Package & Calendar = {
+  const esm: Package & Calendar & Functions = {
     ...(await imported('drizzle-ratelimit')),
     ...(await imported('drizzle-ratelimit/calendar')),
+    ...(await imported('drizzle-ratelimit/quota')),
   }
-  const cjs: Package & Calendar = {
+  const cjs: Package & Calendar & Functions = {
     ...required('drizzle-ratelimit'),
     ...required('drizzle-ratelimit/calendar'),
+    ...required('drizzle-ratelimit/quota'),
   }
   const client = await PGlite.create()
   await client.exec(esm.tableSql().join(';'))
@@ -100,13 +103,13 @@ describe('its ES and its CommonJS modules in one process', async () => {
     expect(await used()).toEqual([1, 1])
     // In memory, and by a name.
     for (const name of [{}, { id: 'job', expires: '1m' } as const]) {
-      const reserved = await own.Ratelimit.reserveAll(sources, name)
+      const reserved = await own.reserveAll(sources, name)
       if (reserved.success) await reserved.commit([0, 1])
     }
     expect(await used()).toEqual([1, 3])
     const together = { rate: 5, id: 'work', expires: '1m' } as const
-    expect(await own.Ratelimit.spend(sources, together)).toMatchObject({ granted: [4, 1] })
-    expect(await own.Ratelimit.settleSpent(sources, 'work', 2)).toMatchObject({ granted: [2, 0] })
+    expect(await own.spend(sources, together)).toMatchObject({ granted: [4, 1] })
+    expect(await own.settle(sources, 'work', { actual: 2 })).toMatchObject({ granted: [2, 0] })
     expect(await used()).toEqual([3, 3])
     expect(await ratelimit.reserve('key', { rate: 2, id: 'lost', expires: '1ms' })).toMatchObject({
       success: true,

@@ -2,7 +2,6 @@ import { deepEqual, equal, ok, rejects } from 'node:assert/strict'
 import { sql } from 'drizzle-orm'
 import {
   checkTables,
-  closePeriods,
   type Database,
   limitAll,
   Ratelimit,
@@ -12,6 +11,7 @@ import {
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { rateLimit } from 'drizzle-ratelimit/hono'
+import { closePeriods, reserveAll, spend } from 'drizzle-ratelimit/quota'
 import { usage } from 'drizzle-ratelimit/reports'
 import { Hono } from 'hono'
 import { load, openers } from './drivers.ts'
@@ -157,7 +157,7 @@ const CHECKS: Checks = {
   },
   'several reservations': async (name) => {
     const requests = [1, 2].map((place) => ({ ratelimit: limiter(`${name} ${place}`), key: 'key', rate: 4 }))
-    const reserved = await Ratelimit.reserveAll(requests)
+    const reserved = await reserveAll(requests)
     if (!reserved.success) throw new Error('denied')
     await reserved.commit([1, 2])
     const looks = await Promise.all(requests.map(({ ratelimit }) => ratelimit.getRemaining('key')))
@@ -168,7 +168,7 @@ const CHECKS: Checks = {
   },
   'a cost over several limits': async (name) => {
     const sources = [1, 2].map((place) => ({ ratelimit: limiter(`${name} ${place}`), key: 'key' }))
-    const spent = await Ratelimit.spend(sources, { rate: 7 })
+    const spent = await spend(sources, { rate: 7 })
     deepEqual(spent.success && spent.granted, [5, 2])
   },
   'an error': async (name) => {

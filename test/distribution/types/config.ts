@@ -4,7 +4,7 @@ import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { denied, usage } from 'drizzle-ratelimit/reports'
-import { calendarWindow, prorate } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {
@@ -16,6 +16,7 @@ import {
   type Threshold,
   type Usage,
 } from '../../../src/index.ts'
+import { prorate, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
@@ -395,8 +396,8 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   ])
   // @ts-expect-error credits have no plans
   await limitAll([{ ratelimit: credits, key: 'org', limiter }])
-  await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
-  await Ratelimit.spend(
+  await spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
+  await spend(
     [
       { ratelimit: api, key: 'org', limiter },
       { ratelimit: credits, key: 'org' },
@@ -404,29 +405,31 @@ export async function prepaid(api: Ratelimit): Promise<void> {
     { rate: 1, atLeast: 1, once: { id: 'event', for: '1d' }, tx: db },
   )
   // @ts-expect-error credits have no plans
-  await Ratelimit.spend([{ ratelimit: credits, key: 'org', limiter }], { rate: 1 })
-  const estimates = await Ratelimit.reserveAll([
+  await spend([{ ratelimit: credits, key: 'org', limiter }], { rate: 1 })
+  const estimates = await reserveAll([
     { ratelimit: api, key: 'org', limiter },
     { ratelimit: credits, key: 'org', rate: 5 },
   ])
   if (estimates.success) await estimates.commit([1, 4], { limiters: [limiter] })
-  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }], { id: 'job', expires: '1h' })
-  await Ratelimit.settleAll([{ ratelimit: credits, key: 'org' }], 'job', [3])
+  await reserveAll([{ ratelimit: credits, key: 'org' }], { id: 'job', expires: '1h' })
+  await settle([{ ratelimit: credits, key: 'org' }], 'job', { actual: [3] })
   // @ts-expect-error an estimate is not forced
-  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org', force: true }])
+  await reserveAll([{ ratelimit: credits, key: 'org', force: true }])
   const several = [{ ratelimit: api, key: 'org' }]
-  const spent = await Ratelimit.spend(several, { rate: 1, id: 'job', expires: '1h' })
+  const spent = await spend(several, { rate: 1, id: 'job', expires: '1h' })
   if (spent.success) await spent.commit(3, { debt: 'first' })
-  await Ratelimit.settleSpent(several, 'job', 3, { debt: 'first' })
-  await Ratelimit.settleAll(several, 'job', [3])
+  await settle(several, 'job', { actual: 3, debt: 'first' })
+  await settle(several, 'job', { actual: [3] })
   // @ts-expect-error a name has an end
-  await Ratelimit.spend(several, { rate: 1, id: 'job' })
+  await spend(several, { rate: 1, id: 'job' })
   // @ts-expect-error a name is charged once by itself
-  await Ratelimit.spend(several, { rate: 1, id: 'job', expires: '1h', once: { id: 'a', for: '1d' } })
+  await spend(several, { rate: 1, id: 'job', expires: '1h', once: { id: 'a', for: '1d' } })
   // @ts-expect-error
-  await Ratelimit.reserveAll(several, { expires: '1h' })
+  await reserveAll(several, { expires: '1h' })
   // @ts-expect-error each limit has a cost
-  await Ratelimit.settleAll(several, 'job', 3)
+  await settle(several, 'job', { actual: [3], debt: 'first' })
+  // @ts-expect-error
+  await settle(several, 'job', {})
   // @ts-expect-error
   await api.limit('org', { limiter: Ratelimit.credits() })
   void [left, voided, denied]

@@ -1,4 +1,4 @@
-import type { SettledSpending, SpendOptions, Spent } from 'drizzle-ratelimit'
+import type { SettledSpending, SpendOptions, Spent } from 'drizzle-ratelimit/quota'
 
 // What does not compile of a cost over several limits.
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Allowed, type Limiter, type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import * as app from '../../support/docs-app.ts'
 import { tell } from '../../support/happened.ts'
@@ -60,7 +61,7 @@ test('estimates and known costs, from the month and the credits', async () => {
   const spending = async (call: number) => {
     const { month: first, credits: second } = processes[call % 2] as (typeof processes)[0]
     const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'org' }))
-    const { success } = await Ratelimit.spend(requests, { rate: 7 })
+    const { success } = await spend(requests, { rate: 7 })
     if (success) paid += 7
   }
   for (let wave = 0; wave < 6; wave++) {

@@ -4,14 +4,8 @@ import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/r
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Limiter } from '../../../src/algorithms/algorithm.ts'
-import {
-  checkTables,
-  closePeriods,
-  limitAll,
-  Ratelimit,
-  rateLimitDurable,
-  rateLimitTables,
-} from '../../../src/index.ts'
+import { checkTables, limitAll, Ratelimit, rateLimitDurable, rateLimitTables } from '../../../src/index.ts'
+import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -147,7 +141,7 @@ async function callCredits(prefix: string): Promise<void> {
   const month = new Ratelimit({
     ...{ db: own, limiter: Ratelimit.fixedWindow(9, '1h'), prefix: `${prefix} month`, ...storage },
   })
-  const spent = await Ratelimit.spend(
+  const spent = await spend(
     [
       { ratelimit: month, key: 'one' },
       { ratelimit: credits, key: 'one' },
@@ -193,8 +187,8 @@ async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void
   const requests = ['one', 'two', 'new of several'].map((key) => ({ ratelimit, key }))
   await limitAll(requests)
   await limitAll([...requests, { ratelimit, key: 'two', rate: 1e9 }])
-  await (await Ratelimit.spend(requests, { rate: 2 })).release()
-  const all = await Ratelimit.reserveAll(requests)
+  await (await spend(requests, { rate: 2 })).release()
+  const all = await reserveAll(requests)
   if (all.success) await all.release()
   await ratelimit.getRemaining('one')
   await ratelimit.getRemainingAll(keys)

@@ -4,7 +4,7 @@ import { below, did, job, pool, recorder } from './kit.ts'
 import { event, told } from './once.ts'
 import type { Recorder } from './record.ts'
 import { type Handed, receive, reserve, settle } from './reservations.ts'
-import { joined, reserveTogether, spend, together } from './several.ts'
+import { joined, reserveTogether, spendFor, together } from './several.ts'
 import { block, burst, grant, refund } from './single.ts'
 import { clean, close, list, look, lookAtAll, reset } from './upkeep.ts'
 
@@ -33,7 +33,7 @@ const actions = [
   ...[
     ...times(10, together),
     ...times(5, reserveTogether),
-    ...times(8, spend),
+    ...times(8, spendFor),
     ...times(10, joined),
     ...times(16, event),
   ],

@@ -1,11 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
-import {
-  type Database,
-  type LimitRequest,
-  type LimitResult,
-  limitAll,
-  Ratelimit,
-} from '../../../src/index.ts'
+import { type Database, type LimitRequest, type LimitResult, limitAll } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import {
   ALL,
   below,
@@ -60,7 +55,7 @@ export async function together(): Promise<void> {
 
 export async function reserveTogether(): Promise<void> {
   const several = callsAt(COUNTED).map((call) => ({ ...call, rate: 5 }))
-  const reserving = Ratelimit.reserveAll(requestsOf(several))
+  const reserving = reserveAll(requestsOf(several))
   if (!(await recordEach(several, reserving))) return
   const reserved = await reserving
   if (!reserved.success) return
@@ -72,11 +67,11 @@ export async function reserveTogether(): Promise<void> {
   )
 }
 
-export async function spend(): Promise<void> {
+export async function spendFor(): Promise<void> {
   const several = callsAt(COUNTED)
   const rate = 1 + below(30)
   const requests = requestsOf(several).map(({ rate: _, ...request }) => request)
-  const spending = Ratelimit.spend(requests, { rate })
+  const spending = spend(requests, { rate })
   const shares = await Promise.all(
     several.map((call, place) => record({ ...call, rate }, shareOf(spending, place))),
   )
@@ -92,7 +87,7 @@ export async function spend(): Promise<void> {
 
 /** The part of one limit in a cost that several share. */
 async function shareOf(
-  spending: ReturnType<typeof Ratelimit.spend>,
+  spending: ReturnType<typeof spend>,
   place: number,
 ): Promise<LimitResult & { readonly granted: number }> {
   const result = await resultOf(spending, place)

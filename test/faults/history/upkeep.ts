@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { usage } from 'drizzle-ratelimit/reports'
-import { closePeriods } from '../../../src/index.ts'
+import { closePeriods } from '../../../src/quota/index.ts'
 import {
   ALL,
   below,

@@ -3,14 +3,13 @@ import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Allowed,
-  closePeriods,
   type Database,
   type EndedPeriod,
   type Limiter,
   Ratelimit,
   type Reservation,
-  settleExpired,
 } from '../../../src/index.ts'
+import { closePeriods, settleExpired } from '../../../src/quota/index.ts'
 import { DAY_MS, type What, type World } from './world.ts'
 
 /** How long an estimate can correct its period after its end. */

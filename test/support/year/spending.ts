@@ -1,15 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  closePeriods,
-  type Database,
-  type EndedPeriod,
-  type Entry,
-  Ratelimit,
-  type SettledSpending,
-  type Spent,
-} from '../../../src/index.ts'
+import { type Database, type EndedPeriod, type Entry, Ratelimit } from '../../../src/index.ts'
+import { closePeriods, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
 import { sumOf, type World } from './world.ts'
 
 // Who pays a cost, in this order: the customer's month, the week of the team, and what was bought.
@@ -103,13 +96,13 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
     })
   }
 
-  async function spend(customer: Customer, event: string | undefined): Promise<void> {
+  async function spendFor(customer: Customer, event: string | undefined): Promise<void> {
     const made: Open[] = []
     const rate = 1 + whole(25)
     const atLeast = random() < 0.3 ? 1 + whole(rate) : rate
     const once = event === undefined ? {} : { once: { id: event, for: '800d' } as const }
     const isDone = await world.commits(async (tx, saw) => {
-      const spent = await Ratelimit.spend(requestsOf(customer), { rate, atLeast, tx, ...once })
+      const spent = await spend(requestsOf(customer), { rate, atLeast, tx, ...once })
       if (!spent.success) saw('spentTooMuch')
       else if (spent.repeated) saw('spentAgain')
       else {
@@ -159,11 +152,11 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
       const way = random()
       if (way < 0.15) await buy(customer)
       else if (way < 0.2) customer.tokens = [5, 10, 20][whole(3)] as number
-      else if (way < 0.6) await spend(customer, random() < 0.3 ? `event ${ids++}` : undefined)
+      else if (way < 0.6) await spendFor(customer, random() < 0.3 ? `event ${ids++}` : undefined)
       else if (way < 0.95) await settle()
       else {
         const again = world.takeOne(events)
-        if (again) await spend(again.customer, again.id)
+        if (again) await spendFor(again.customer, again.id)
       }
     },
 

@@ -80,8 +80,8 @@ export interface ClosedPeriod extends EndedPeriod {
  *
  * @example
  * ```ts
- * import { closePeriods } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { closePeriods } from 'drizzle-ratelimit/quota'
  * import { db } from './app.ts'
  *
  * const limiter = calendarWindow(10_000, 'month')

@@ -29,7 +29,7 @@ import { estimateOf, namingOf } from './estimate.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { estimatesOf, notesOf, openingOf } from './named.ts'
 
-/** The answer of `Ratelimit.spend`. */
+/** The answer of `spend`. */
 export type Spent = SpentAnswer & (Paid | Unpaid)
 
 interface SpentAnswer {
@@ -78,7 +78,7 @@ interface Unpaid {
   readonly success: false
 }
 
-/** The answer of the `commit` and the `release` of `Ratelimit.spend`. */
+/** The answer of the `commit` and the `release` of `spend`. */
 export interface SettledSpending {
   /**
    * How much each limit has paid in the end, in the order of the requests. Together that is the actual cost, or
@@ -95,8 +95,8 @@ export interface SettledSpending {
 }
 
 /** Takes one rate from several limits in their order, or takes nothing. */
-export async function spend(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
-  return await own(watched(calls, options.tx, () => spendFrom(calls, options), reportsOf))
+export async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+  return await own(watched(calls, options.tx, () => spendTogether(calls, options), reportsOf))
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
@@ -124,7 +124,7 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
   checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
 }
 
-async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+async function spendTogether(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
   const opening = await openingFor(calls, options)
@@ -154,7 +154,7 @@ async function openingFor(
   if (!name) return undefined
   const unlimited = calls.filter(({ call }) => !call.limiter.stored)
   checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
-  return openingOf(calls.map(estimateOf), name, 0)
+  return openingOf(calls.map(estimateOf), name, true)
 }
 
 async function spentOf(

@@ -34,13 +34,13 @@ export interface Reservations {
   release(options?: SettleAllOptions): Promise<readonly Allowed[]>
 }
 
-/** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
+/** The answer of `reserveAll`. A denial needs no settling. */
 export type ReservedAll<Request> =
   | (LimitAllResult<Request> & { readonly success: true } & Reservations)
   | (LimitAllResult<Request> & { readonly success: false })
 
 /** Charges the rates of all calls as estimates, or of none. They are settled together. */
-export async function reserveAll<Request>(
+export async function reserveCalls<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
   options: ReserveAllOptions,

@@ -57,7 +57,7 @@ export interface OpenReservation {
  *
  * @example
  * ```ts
- * import { openReservations } from 'drizzle-ratelimit'
+ * import { openReservations } from 'drizzle-ratelimit/quota'
  * import { db } from './app.ts'
  *
  * for (const { key, id, rate, expires } of await openReservations(db, { prefix: 'credits' })) {

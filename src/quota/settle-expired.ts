@@ -13,13 +13,13 @@ import { wordOf } from '../options/checks.ts'
 import type { SettleExpiredOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
 import { callOf, checkLimiter, checkOption } from '../options/validate.ts'
+import type { Named } from '../reservations/charged.ts'
 import { lockExpired } from '../runtime/lock-expired.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { nameIn } from '../several/names.ts'
 import { compareText } from '../statements/calls.ts'
 import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
-import type { Named } from './charged.ts'
-import type { OpenReservation } from './open.ts'
+import type { OpenReservation } from './open-reservations.ts'
 
 /** A reservation that `settleExpired` has ended. */
 export interface ExpiredReservation
@@ -32,7 +32,7 @@ export interface ExpiredReservation
 const checkEnding = wordOf('release', 'charge')
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('./in-rows.ts'), import('./settle.ts')]),
+  Promise.all([import('../reservations/in-rows.ts'), import('../reservations/settle.ts')]),
 )
 
 /**
@@ -47,7 +47,8 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
  *
  * @example
  * ```ts
- * import { Ratelimit, settleExpired } from 'drizzle-ratelimit'
+ * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import { settleExpired } from 'drizzle-ratelimit/quota'
  * import { db } from './app.ts'
  *
  * declare const credits: Ratelimit

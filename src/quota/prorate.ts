@@ -1,6 +1,6 @@
+import type { Limiter, Period } from '../algorithms/algorithm.ts'
+import { withTokens } from '../algorithms/calendar-window.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Limiter, Period } from './algorithm.ts'
-import { withTokens } from './calendar-window.ts'
 
 /** The limit of the period in which a plan changed. */
 export interface Prorated extends Period {
@@ -21,7 +21,8 @@ export interface Prorated extends Period {
  *
  * @example
  * ```ts
- * import { calendarWindow, prorate } from 'drizzle-ratelimit/calendar'
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { prorate } from 'drizzle-ratelimit/quota'
  *
  * const [team, business] = [calendarWindow(1000, 'month'), calendarWindow(4000, 'month')]
  * const { limiter, end, share } = prorate(team, business, new Date('2026-04-11T00:00:00Z'))

@@ -1,0 +1,64 @@
+import { checkOptions } from '../base/check-options.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
+import { reserveAll as names, reserveRequest } from '../options/call-table.ts'
+import type { ReserveAllOptions } from '../options/reserve.ts'
+import type { ReservedAll } from '../reservations/reserve-calls.ts'
+import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
+
+const loaded = /* @__PURE__ */ onFirstUse(() =>
+  Promise.all([import('../several/calls-of.ts'), import('../reservations/reserve-calls.ts')]),
+)
+
+/**
+ * Charges estimates to several limits, all or none, as `limitAll` does. When the costs are known,
+ * `commit(actuals)` or `release()` corrects them, also all or none.
+ *
+ * If the process crashes before that, the estimates stay charged. With a name, `id` and `expires`, another
+ * process can settle them: see {@link settle}.
+ *
+ * @throws RatelimitError the errors of `limitAll`; `INVALID_RATE` for a negative rate.
+ *
+ * @example
+ * ```ts
+ * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import { reserveAll } from 'drizzle-ratelimit/quota'
+ *
+ * declare const perAddress: Ratelimit
+ * declare const perAccount: Ratelimit
+ * declare function signIn(): Promise<boolean>
+ * const attempt = await reserveAll([
+ *   { ratelimit: perAddress, key: '192.0.2.1' },
+ *   { ratelimit: perAccount, key: 'ada@example.com' },
+ * ])
+ * if (attempt.success && (await signIn())) await attempt.release() // only failures count
+ *
+ * declare const tokens: Ratelimit
+ * declare const spending: Ratelimit
+ * declare function complete(): Promise<{ used: number; cents: number }>
+ * const estimate = await reserveAll([
+ *   { ratelimit: tokens, key: 'org:1', rate: 4000 },
+ *   { ratelimit: spending, key: 'org:1', rate: 12 },
+ * ])
+ * if (estimate.success) {
+ *   const { used, cents } = await complete()
+ *   await estimate.commit([used, cents])
+ * }
+ * ```
+ */
+export function reserveAll(
+  requests: readonly ReserveRequest[],
+  options?: ReserveAllOptions,
+): Promise<ReservedAll<ReserveRequest>>
+/** Charges estimates to several limits, and to the credits of keys. */
+export function reserveAll(
+  requests: readonly (ReserveRequest | CreditReserveRequest)[],
+  options?: ReserveAllOptions,
+): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>>
+export async function reserveAll(
+  requests: readonly (ReserveRequest | CreditReserveRequest)[],
+  options: ReserveAllOptions = {},
+): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
+  checkOptions(options, names)
+  const [{ callsOf }, { reserveCalls }] = await loaded()
+  return await reserveCalls(requests, await callsOf(requests, reserveRequest), options)
+}

@@ -1,0 +1,48 @@
+import { onFirstUse } from '../base/on-first-use.ts'
+import { spendRequest } from '../options/call-table.ts'
+import type { SettleOptions } from '../options/settle.ts'
+import type { SettledAll } from '../reservations/costs.ts'
+import type { CreditSpendRequest, SpendRequest } from './requests.ts'
+
+const loaded = /* @__PURE__ */ onFirstUse(() =>
+  Promise.all([import('../several/calls-of.ts'), import('../reservations/by-name.ts')]),
+)
+
+/**
+ * Settles by their name what `reserveAll` or `spend` has charged, all or nothing: from any process, and once.
+ * Again with the same cost it charges nothing, and the answer has `repeated: true`.
+ *
+ * The limits of `reserveAll` have a cost each, and those of `spend` have one cost together.
+ *
+ * @param requests The limits and keys that were charged; those of `spend` in the same order. If one had a
+ * `limiter`, give one here too: the customer's present plan.
+ * @throws RatelimitError `INVALID_OPTION` also for one cost in place of a list, and for a list in place of one;
+ * `NOT_RESERVED`; `ALREADY_SETTLED`, also if some were settled alone; the errors of `limitAll`.
+ *
+ * @example
+ * ```ts
+ * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import { reserveAll, settle, spend } from 'drizzle-ratelimit/quota'
+ *
+ * declare const monthly: Ratelimit
+ * declare const credits: Ratelimit
+ * const sources = [
+ *   { ratelimit: monthly, key: 'org:1' },
+ *   { ratelimit: credits, key: 'org:1' },
+ * ]
+ * const spent = await spend(sources, { rate: 500, id: 'job:7', expires: '10m' })
+ * // In any process:
+ * if (spent.success) await settle(sources, 'job:7', { actual: 620 })
+ *
+ * const reserved = await reserveAll(sources, { id: 'job:8', expires: '10m' })
+ * if (reserved.success) await settle(sources, 'job:8', { actual: [3120, 2] })
+ * ```
+ */
+export async function settle(
+  requests: readonly (SpendRequest | CreditSpendRequest)[],
+  id: string,
+  options: SettleOptions,
+): Promise<SettledAll> {
+  const [{ callsOf }, { settleNames }] = await loaded()
+  return await settleNames(requests, await callsOf(requests, spendRequest, 0), id, options)
+}

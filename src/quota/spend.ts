@@ -1,0 +1,51 @@
+import { checkOptions } from '../base/check-options.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
+import { spend as names, spendRequest } from '../options/call-table.ts'
+import type { SpendOptions } from '../options/reserve.ts'
+import type { Spent } from '../reservations/spend-from.ts'
+import type { CreditSpendRequest, SpendRequest } from './requests.ts'
+
+const loaded = /* @__PURE__ */ onFirstUse(() =>
+  Promise.all([import('../several/calls-of.ts'), import('../reservations/spend-from.ts')]),
+)
+
+/**
+ * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes all
+ * of the cost or nothing. If the cost is an estimate, `commit` settles the actual cost.
+ *
+ * The limits can be the credits of keys, from `Ratelimit.credits`. The call is then two statements.
+ *
+ * It runs as `limitAll` does, and locks the rows in the same order. If one of the limits counts whole units,
+ * all of them give whole units. During an outage it always throws; `onError` does not apply.
+ *
+ * @throws RatelimitError `INVALID_RATE` for a negative rate, and an `atLeast` that is not above 0;
+ * `INVALID_OPTION` for a limiter with `dryRun`, and for two requests for one row; the errors of `limitAll`.
+ *
+ * @example
+ * ```ts
+ * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import { spend } from 'drizzle-ratelimit/quota'
+ *
+ * declare const monthly: Ratelimit
+ * declare const credits: Ratelimit
+ * const spent = await spend(
+ *   [
+ *     { ratelimit: monthly, key: 'org:1' },
+ *     { ratelimit: credits, key: 'org:1' },
+ *   ],
+ *   { rate: 500 },
+ * )
+ * if (spent.success) {
+ *   const [fromMonth, fromCredits] = spent.granted
+ *   await spent.commit(620) // the actual cost; `spent.release()` if the work has failed
+ * }
+ * ```
+ */
+export async function spend(
+  requests: readonly (SpendRequest | CreditSpendRequest)[],
+  options: SpendOptions,
+): Promise<Spent> {
+  checkOptions(options, names)
+  const [{ callsOf }, { spendFrom }] = await loaded()
+  return await spendFrom(await callsOf(requests, spendRequest, options.rate), options)
+}
