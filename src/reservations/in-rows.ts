@@ -68,9 +68,21 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
     const seen = known ?? (await look(named, tx))
     known = undefined
     checkForm(seen, settling.costs)
-    if (seen.some(({ isOpen }) => !isOpen)) return repeated(named, seen, settling, tx)
-    return settleOpen(await openOf(named, seen, tx), settling, tx)
+    if (isSettled(seen)) return repeated(named, seen, settling, tx)
+    const open = await openOf(named, seen, tx)
+    try {
+      return await settleOpen(open, settling, tx)
+    } catch (error) {
+      // It says nothing if another process was faster, and has brought the other plan.
+      const now = error instanceof RatelimitError && error.code === 'OTHER_PLAN' && (await look(named, tx))
+      if (now && isSettled(now)) return repeated(named, now, settling, tx)
+      throw error
+    }
   })
+}
+
+function isSettled(seen: readonly Opened[]): boolean {
+  return seen.some(({ isOpen }) => !isOpen)
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   type Reserved,
   rateLimitTables,
 } from '../../../src/index.ts'
-import { closePeriods, settleExpired } from '../../../src/quota/index.ts'
+import { closePeriods, reserveAll, settle, settleExpired } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
@@ -431,6 +431,29 @@ test('a reservation that another process has settled is looked at', async () => 
   const another = quota.settle({ key: 'key', id: 'another' }, 2)
   await expect(another).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 2 })
+})
+
+test.each([
+  ['a longer window', Ratelimit.fixedWindow(100, '1d')],
+  ['another algorithm', Ratelimit.slidingWindow(100, '1h')],
+])('a reservation that another process has settled under %s is repeated', async (_, limiter) => {
+  const { quota, other, config } = processes(Ratelimit.fixedWindow(10, '1h'))
+  const reservation = allowed(await quota.reserve('key', { rate: 5, ...NAMED }))
+  expect(await other.settle(NAME, 7, { limiter })).toMatchObject({ success: true })
+  expect(await reservation.commit(7)).toMatchObject({ success: true, repeated: true })
+  await quota.reserve('own', { rate: 5, limiter, ...NAMED })
+  await other.settle({ key: 'own', id: 'job' }, 3, { limiter })
+  expect(await quota.settle({ key: 'own', id: 'job' }, 3)).toMatchObject({ repeated: true })
+  const beside = new Ratelimit({ ...config, prefix: `${config.prefix} beside` })
+  const requests = [quota, beside].map((ratelimit) => ({ ratelimit, key: 'two' }))
+  const listed = await reserveAll(requests, NAMED)
+  const present = [
+    { ratelimit: other, key: 'two', limiter },
+    { ratelimit: beside, key: 'two' },
+  ]
+  await settle(present, 'job', { actual: [7, 0] })
+  if (!listed.success) throw new Error('denied')
+  expect(await listed.commit([7, 0])).toMatchObject([{ repeated: true }, { repeated: true }])
 })
 
 test('a reservation whose rows are lost is looked at, and makes no row', async () => {
