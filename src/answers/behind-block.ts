@@ -6,7 +6,8 @@ export function behindBlock<Answer extends Remaining & Pick<Usage, 'blockedUntil
   until: number | undefined,
 ): Answer {
   if (until === undefined) return answer
-  const { reset, blockedUntil = until } = answer
-  const [end, latest] = [Math.max(reset, until), Math.max(blockedUntil, until)]
-  return { ...answer, remaining: 0, reset: end, blockedUntil: latest }
+  const { reset, remaining, blockedUntil = until } = answer
+  // Without a limit, `reset` is now, which may be by the clock of this machine.
+  const end = remaining === Number.POSITIVE_INFINITY ? until : Math.max(reset, until)
+  return { ...answer, remaining: 0, reset: end, blockedUntil: Math.max(blockedUntil, until) }
 }

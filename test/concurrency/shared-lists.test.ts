@@ -379,6 +379,11 @@ test.each([-2 * HOUR, 2 * HOUR])(
         // By the clock of this machine it would be an hour less, or two hours more.
         expect(Math.abs(retryAfter - HOUR)).toBeLessThan(HOUR / 2)
       }
+      const until = answers[0]?.reset
+      const looks = [await ratelimit.getRemaining('ada'), ...(await ratelimit.getRemainingAll(['ada']))]
+      expect(looks).toMatchObject([0, 1].map(() => ({ remaining: 0, reset: until, blockedUntil: until })))
+      const { reset, blockedUntil } = await ratelimit.block('ada', '90m')
+      expect(reset).toBe(blockedUntil)
     } finally {
       vi.useRealTimers()
     }
