@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { isEndless, startIn } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Threshold } from '../options/choices.ts'
-import { type Call, type Decision, neededBy, type Request, reservedIn } from '../runtime/call.ts'
+import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import { blockedIn, blockedUntilOf } from './blocked.ts'
 import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacity.ts'
 import { allowedWith, deniedUntil } from './made.ts'
@@ -20,9 +20,11 @@ export interface Answered {
   readonly lastsMs?: number
 }
 
-/** A row and how much of a call it has paid. */
+/** How much of a call a row has paid. */
 export interface PaidPart {
-  readonly call: Request
+  readonly key: string
+  /** When the row was made: a later row with the same key is another one. Undefined if rows stay. */
+  readonly madeMs: number | undefined
   readonly amount: number
 }
 

@@ -1,6 +1,6 @@
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
-import type { Decision, Request } from '../runtime/call.ts'
+import type { Call, Decision, Request } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
 import type { Pays } from '../statements/list-row.ts'
 import type { At } from './bounds.ts'
@@ -63,9 +63,15 @@ type Estimating = 'reserve' | 'settle'
 
 /** What pays calls on one key. Each call of these reads, without a lock, which rows take part. */
 export interface Funds {
+  /**
+   * Charges a call by itself, in a statement that many share. Undefined if the call needs more than that.
+   */
+  charge(call: Call, tx: At): Answered | Promise<Answered> | undefined
+  /** The call that gives an amount back to the one row that has paid. Undefined if it needs more than that. */
+  refund(parts: readonly PaidPart[], amount: number): LimiterCall | undefined
   take(taking: Taking, tx: At): Promise<Purse>
-  /** The call of a row that has paid. A later row with the same key is another one, by when it was made. */
-  payerOf(key: string, madeMs: number): Request
+  /** A look at a row that has paid. */
+  payerOf(part: PaidPart): Request
   /** Gives an amount back to the rows that have paid: to the last one first. */
   giveBack(parts: readonly PaidPart[], amount: number, tx: At, as?: Estimating): Promise<Purse>
 }

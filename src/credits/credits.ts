@@ -10,7 +10,6 @@ import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.t
 import type { CreditReserveOptions } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
 import { answerOnce } from '../several/limit-once.ts'
-import { takeShared } from './all-grants.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { sumOf } from './purse.ts'
@@ -70,7 +69,6 @@ export function callsOn(checker: Checker, limiter: unknown, key: string): Credit
 /** Takes from the credits, gives back, or looks. */
 async function limit(account: Account, options: CreditLimitOptions): Promise<LimitResult> {
   const call = callBy(account, options)
-  if (isShared(account, options)) return takeShared(account, call.call.rate)
   const answered = await answerOnce(call, options.once, options.tx)
   if (call.call.rate < 0) return givenBack(account, options, answered)
   return answered.answer
@@ -94,14 +92,6 @@ async function givenBack(
     if (account.checker.joined(tx)) throw error
     return answer
   }
-}
-
-/** Whether a call can share its statement: it needs no other row, no transaction, and not the parts. */
-function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
-  const { rate = 1, once, tx, atLeast, force } = options
-  const isPlain = rate > 0 && once === undefined && atLeast === undefined && !force
-  const hasThresholds = checker.terms.reporting.thresholds.length > 0
-  return isPlain && !checker.joined(tx) && !hasThresholds && !checker.rows.namespace.ledger
 }
 
 /** Charges an estimate. */

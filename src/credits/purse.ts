@@ -1,13 +1,12 @@
-import { limiterOfAge } from '../algorithms/grant.ts'
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { Fate, FoundCall, Funds, Purse, Taking } from '../check/funds.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
-import { lookAt } from '../runtime/look-at.ts'
+import { refundShared, takeShared } from './all-grants.ts'
 import { read } from './read.ts'
-import { refunding } from './refunding.ts'
+import { payerOf, refunding } from './refunding.ts'
 import { type Account, debtOf, type Grant, isEndless, leftOf, netOf, type Seen, seenAfter } from './seen.ts'
 import { allowed, charged, denied } from './usage.ts'
 
@@ -16,11 +15,13 @@ export function fundsOf(account: Account): Funds {
   const { thresholds } = account.checker.terms.reporting
   const rows = thresholds.length > 0 ? MIN_LOCKED : 0
   return {
+    charge: (call, tx) => takeShared(account, call, tx),
+    refund: (parts, amount) => refundShared(account, parts, amount),
     take: async (taking, tx) => {
       const seen = await read(account, tx, { rate: taking.rate, rows })
       return taking.rate > 0 ? new Charging(account, taking, seen) : refunding(account, seen, -taking.rate)
     },
-    payerOf: (key, madeMs) => lookAt(key, limiterOfAge(account.credits, madeMs)),
+    payerOf: (part) => payerOf(account, part),
     giveBack: async (parts, amount, tx, as) =>
       refunding(account, await read(account, tx, { rate: 0 }), amount, parts, as),
   }
@@ -107,9 +108,7 @@ class Charging implements Purse {
       const decision = decisions[place]
       const amount = decision?.share ?? 0
       if (!decision || amount === 0) return []
-      if (!grant) return [{ call, amount }]
-      const limiter = limiterOfAge(this.#account.credits, decision.state.lastRefill)
-      return [{ call: { ...call, limiter }, amount }]
+      return [{ key: call.key, madeMs: grant && decision.state.lastRefill, amount }]
     })
   }
 

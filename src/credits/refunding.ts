@@ -1,8 +1,10 @@
+import { limiterOfAge } from '../algorithms/grant.ts'
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { Fate, FoundCall, Purse } from '../check/funds.ts'
-import type { Decision } from '../runtime/call.ts'
+import type { Decision, Request } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { afterRefund, type Refunding, returnedTo } from '../several/parts.ts'
 import { lastFirst } from '../several/shares.ts'
 import { type Account, debtOf, type Seen, seenAfter } from './seen.ts'
@@ -43,7 +45,7 @@ class Refunds implements Purse {
       ...(this.#amount > 0 ? { returned } : {}),
       ...(fate === 'repeated' ? { repeated: true } : {}),
     }
-    const parts = this.rows.map(({ call }) => ({ call, amount: -call.rate }))
+    const parts = this.rows.map(({ call }) => ({ key: call.key, madeMs: undefined, amount: -call.rate }))
     return { answer, paid: { rate: -returned, windowStart: null, usedBefore: null }, parts }
   }
 
@@ -77,7 +79,8 @@ export function refunding(
   kind: Entry['kind'] = 'refund',
 ): Purse {
   const { checker } = account
-  const paid = parts ?? usedIn(account, seen)
+  const paid =
+    parts?.map((part) => ({ call: payerOf(account, part), amount: part.amount })) ?? usedIn(account, seen)
   const returned = lastFirst(
     paid.map((part) => part.amount),
     amount,
@@ -91,8 +94,16 @@ export function refunding(
   return new Refunds(account, seen, rows, amount)
 }
 
+/** A look at a row that has paid. A grant that was made later is another one. */
+export function payerOf(account: Account, { key, madeMs }: PaidPart): Request {
+  return madeMs === undefined ? debtOf(account) : lookAt(key, limiterOfAge(account.credits, madeMs))
+}
+
 /** What was taken, and may be given back: the debt first. */
-function usedIn(account: Account, { debt, grants }: Seen): PaidPart[] {
+function usedIn(
+  account: Account,
+  { debt, grants }: Seen,
+): { readonly call: Request; readonly amount: number }[] {
   const used = grants.map(({ request, look }) => ({ call: request, amount: look.state.count }))
   return [...used, { call: debtOf(account), amount: debt }]
 }

@@ -150,7 +150,7 @@ export function openOf(named: readonly Named[], seen: readonly Opened[], tx: At)
     const opened = seen[place] as Opened
     const shares = isFunded(each) ? await sharesIn(own, tx) : []
     const parts = shares.flatMap(({ call, opened: { rate, madeMs } }) =>
-      isFunded(each) ? [{ call: each.funds.payerOf(payerIn(call.key).key, madeMs ?? 0), amount: rate }] : [],
+      isFunded(each) ? [{ key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }] : [],
     )
     const closing = { checker: namesOf(each.checker).closer, call: takenFrom(lookAt(row, CLOSING)), opened }
     const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = opened

@@ -91,7 +91,7 @@ function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed 
 /** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
 function settleAll(all: Together, tx: At): Promise<SettledList | undefined> {
   const { settled, closings } = all
-  const isOneStatement = isAlone(all) && !settled.some(mayBeLate)
+  const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isFunded(each.each))
   // Where there are rows to close, the time of the call has begun.
   if (isOneStatement || closings.length > 0) return settleFrom(all, tx)
   const checkers = settled.map(({ each }) => each.checker)
@@ -111,7 +111,7 @@ async function settleFrom(all: Together, tx: At): Promise<SettledList | undefine
     const rest = settled.map((each, place) => (isLate(each, place) ? withoutPeriod(each) : each))
     return settleFrom({ ...all, settled: rest }, tx)
   }
-  if (isOne(settled) && closings.length === 0) return correctAll(all, tx)
+  if (settled.length === 1 && closings.length === 0) return correctAll(all, tx)
   const [{ each }] = settled as readonly [Settled]
   const correctIn = async (own: Connection) => {
     await lockAll(settled, closings, own)
@@ -125,24 +125,28 @@ async function settleFrom(all: Together, tx: At): Promise<SettledList | undefine
 function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | undefined> {
   // Outside of a list, what was too little would be charged to another period than the one that paid.
   const needsList = all.settled.some((each) => mayBeLate(each) && differenceOf(each) > 0)
-  return isAlone(all) && !needsList ? settleOne(all.settled[0], tx) : settleList(all, tx)
+  return isAlone(all) && !needsList ? settleOne(all, tx) : settleList(all, tx)
 }
 
-/** One limit of one row needs no list, so its settlement shares a statement as checks do. */
-async function settleOne(settled: Settled, tx: At): Promise<SettledList | TooLate> {
-  const { checker } = settled.each
-  const outcome = await checker.decide(settlementOf(settled), tx)
+/** One limit that one row has paid needs no list, so its settlement shares a statement as checks do. */
+async function settleOne(all: Alone, tx: At): Promise<SettledList | TooLate | undefined> {
+  const [settled] = all.settled
+  const { each, estimate } = settled
+  const isOfFunds = isFunded(each)
+  const own = isOfFunds
+    ? each.funds.refund(estimate.parts, -differenceOf(settled))
+    : { checker: each.checker, call: settlementOf(settled) }
+  const outcome = own && (await own.checker.decide(own.call, tx))
+  if (!outcome || (isOfFunds && outcome.place >= outcome.decision.granted)) return settleList(all, tx)
   if (isTooLate(settled, outcome.decision)) return { looks: [outcome.decision] }
-  return { answers: [settledAnswer(outcome, settled, checker.terms.reporting)] }
+  return { answers: [settledAnswer(outcome, settled, each.checker.terms.reporting)] }
 }
 
-function isAlone(all: Together): all is Together & { readonly settled: readonly [Settled] } {
-  return isOne(all.settled) && !all.missing && all.closings.length === 0
-}
+type Alone = Together & { readonly settled: readonly [Settled] }
 
-function isOne(settled: readonly Settled[]): boolean {
-  const [first] = settled
-  return settled.length === 1 && first !== undefined && !isFunded(first.each)
+function isAlone(all: Together): all is Alone {
+  const { settled, missing, closings } = all
+  return settled.length === 1 && !missing && closings.length === 0
 }
 
 const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
@@ -184,7 +188,7 @@ export async function lockAll(
     if (!isFunded(each)) return [taken(each)]
     const { checker, funds } = each
     const { rows } = await funds.take(ALL, connection.db)
-    return [...rows, ...estimate.parts.map(({ call }) => taken({ checker, call }))]
+    return [...rows, ...estimate.parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
   })
   await lockRows([...limits.flat(), ...closings], connection)
 }

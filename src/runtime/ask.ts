@@ -34,27 +34,25 @@ export function askToTake(
   statementOf: (source: TakeSource) => Statement,
 ): Promise<Answers> {
   const [first] = asked
+  if (asking.several) return asking.several.take(asking, asked, false)
   if (asked.length === 1 && first) return askOne(asking, first, false)
   const form = formOf(asked)
   return ask(asking, asked, {
     name: form.name,
     does: 'take',
-    build: (source) =>
-      asking.several?.take({ ...source, ...form, waits: false, isMany: true }) ??
-      statementOf({ ...source, ...form }),
+    build: (source) => statementOf({ ...source, ...form }),
     valuesOf: manyValues,
   })
 }
 
 /** Takes from the row of one key, or adjusts it. With `waits` it waits if another transaction holds the row. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
+  if (asking.several) return asking.several.take(asking, [one], waits)
   const form = formOf([one])
   return ask(asking, [one], {
     name: `${form.name} one ${waits}`,
     does: isSure(one.request.purpose) ? 'adjust' : 'take',
-    build: (source) =>
-      asking.several?.take({ ...source, ...form, waits, isMany: false }) ??
-      takeOneStatement({ ...source, ...form, waits }),
+    build: (source) => takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })
 }

@@ -96,7 +96,7 @@ export interface Decision extends Snapshot {
   readonly ended?: EndedPeriod | undefined
   /** What the row pays of the rate of its group, if the list is done. Undefined if it is in no group. */
   readonly share?: number | undefined
-  /** The rows that a look at a key with several rows has read. Its state is that of a key without any. */
+  /** Of a key with several rows: those that have paid, or that a look has read. */
   readonly rows?: readonly Row[]
   /** If a lease has answered the call: its answer. */
   readonly leased?: Leased

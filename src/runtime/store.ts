@@ -1,12 +1,10 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
-import type { Statement } from '../database/statement.ts'
 import type { KnownSize } from '../database/table-size.ts'
 import type { closeStatement, windowsStatement } from '../statements/close.ts'
 import type { Commit } from '../statements/setting.ts'
 import type { Statements } from '../statements/statements.ts'
-import type { PatientSource } from '../statements/take.ts'
 import type { keysStatement, lookEachStatement } from '../statements/usage.ts'
 import type { Answers, Asked, Namespace, Request } from './call.ts'
 
@@ -41,8 +39,8 @@ export interface Asking {
 
 /** Keys that have other rows than one each. */
 export interface SeveralRows extends Pick<Store, 'look'> {
-  /** Makes the statement that takes from the rows of one key or of many. */
-  take(source: PatientSource & { readonly isMany: boolean }): Statement
+  /** Takes from the rows of keys, or gives back to one of each. Unless it `waits`, it skips held rows. */
+  take(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
 }
 
 /** How the rows of a table are decided, made and swept: on one server, or on those of Citus. */

@@ -2,6 +2,7 @@ import { type Answered, usageOf } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { GrantResult } from '../answers/results.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
+import { isFunded } from '../check/funds.ts'
 import { answerAtGate } from '../check/gate.ts'
 import { watched } from '../check/layers.ts'
 import { grantOf } from '../check/upkeep.ts'
@@ -26,6 +27,8 @@ export async function answerOnce(
 ): Promise<Answered> {
   const calls = [own]
   const { checker, call } = own
+  const charged = once === undefined && isFunded(own) ? own.funds.charge(call, tx) : undefined
+  if (charged) return charged
   if (once === undefined && checker.terms.blocks) {
     const answering = () => answerAtGate(checker, call, tx)
     return watched(calls, tx, answering, (answered) => [answered])

@@ -19,6 +19,8 @@ const LOCKED = 'ratelimit_locked'
 export interface TakeGrantsSource extends Omit<PatientSource, 'rules' | 'action' | 'takesLess'> {
   /** Whether it is for many keys. */
   readonly isMany: boolean
+  /** Whether it gives back to the grant that has paid. */
+  readonly givesBack: boolean
 }
 
 /** A call of a key. */
@@ -31,6 +33,9 @@ const IN_ORDER = sql`${OF_KEY} order by ${name('position')} rows unbounded prece
 
 const NONE = sql`0::float8`
 
+/** What each row of the answer says in addition: the number of granted calls, and what the row has paid. */
+const PAID = ['granted', 'share', 'made', 'position'] as const
+
 /**
  * The statement that takes from the grants of keys in their order. Its answer for a key is a balance: the sum
  * of the key's grants, less what is owed.
@@ -39,6 +44,10 @@ const NONE = sql`0::float8`
  * under the lock. If others hold one of them, or if they have too little by then and there were more rows,
  * `decided` is false and nothing is charged. If the calls ask for all that the key has, they get what is left.
  * If the key has too little when it is read, the calls are denied without a lock.
+ *
+ * If it gives back, it locks the grant that was made when the calls say. It grants the calls to which that
+ * grant can give back all, and none if two grants were made then. The answer has the rows that have paid, and
+ * at least one row for each key.
  */
 export function takeGrantsStatement(source: TakeGrantsSource): Statement {
   const { table } = source
@@ -74,10 +83,10 @@ export function takeGrantsStatement(source: TakeGrantsSource): Statement {
       link('ratelimit_written', written),
     ],
     columns: [
-      ...['place', 'decided'].map((column) => name(column, DECIDED)),
-      decisionNumbers(ROWS.balance, ['granted'], (column) => balance[column] ?? name(column, DECIDED)),
+      ...['place', 'decided', 'row'].map((column) => name(column, DECIDED)),
+      decisionNumbers(ROWS.balance, PAID, (column) => balance[column] ?? name(column, DECIDED)),
     ],
-    from: sql`(select * from ${name(DECIDED)} where ${name('position')} = 1) as ${name(DECIDED)}`,
+    from: sql`(select * from ${name(DECIDED)} where ${name('position')} = 1 or ${name('share')} <> ${NONE}) as ${name(DECIDED)}`,
   })
 }
 
@@ -91,7 +100,7 @@ function clockOf({ injectedClock }: TakeGrantsSource, parameters: Parameters, fr
 
 /** The rows that are to pay, and the first row of each other key, with the sums of the key's rows. */
 function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Guard): QueryLevel {
-  const { table, isMany } = source
+  const { table, isMany, givesBack } = source
   const owes = sql`${table.windowStart} is null`
   const columns = {
     row: sql`${table.key}`.as('row'),
@@ -100,7 +109,7 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
     used: fromColumn('count', table.count).as('used'),
     priority: sql`${table.tokens}`.as('priority'),
     ends: sql`${table.windowStart}`.as('ends'),
-    made: sql`${table.lastRefill}`.as('made'),
+    made: fromColumn('lastRefill', table.lastRefill).as('made'),
   }
   const isLive = sql`${table.windowStart} > to_timestamp(${name('now', 'timed')} / 1000::float8)`
   const rows = builder
@@ -108,26 +117,33 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
     .from(table)
     .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
-  const ordered = sql`select ${listOf(['row', 'owes', 'cap'])}, ${left} as own,
+  const isPayer = sql`not ${name('owes')} and ${name('made')} = ${name('paidWindowStart', 'call')}`
+  const payers = givesBack ? sql`, count(*) filter (where ${isPayer}) over () as payers` : sql``
+  const ordered = sql`select ${listOf(['row', 'owes', 'cap', 'made'])}, ${left} as own,
       row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before,
-      sum(${left}) over () as total, sum(${name('cap')}) over () as capacity
+      sum(${left}) over () as total, sum(${name('cap')}) over () as capacity${payers}
     from (${rows.getSQL()} ${BY_ITSELF}) as live
     window in_order as (order by ${listOf(['owes'])} desc, ${listOf(['priority', 'ends', 'made'])},
       ${name('row')} collate "C" rows unbounded preceding)`
-  const sent = sql`${parameters.text('key')} as key, ${parameters.number('rate')} as rate, ${parameters.number('calls')} as calls`
+  const sent = ['rate', 'calls', ...(givesBack ? (['paidWindowStart'] as const) : [])] as const
+  const one = sent.map((column) => sql`${parameters.number(column)} as ${name(column)}`)
   const calls = isMany
-    ? callsFrom(parameters, ['key', 'rate', 'calls'])
-    : sql`(select ${sent}, 1 as place ${BY_ITSELF}) as call`
+    ? callsFrom(parameters, ['key', ...sent])
+    : sql`(select ${parameters.text('key')} as key, ${sql.join(one, sql`, `)}, 1 as place ${BY_ITSELF}) as call`
   const all: Level = {
     source: sql`${clockOf(source, parameters, sql``)} cross join ${calls} left join lateral (${ordered}) as stored on true`,
-    columns: [...CALL, 'row', 'owes', 'cap', 'own'],
+    columns: [...CALL, 'row', 'owes', 'cap', 'own', 'made'],
   }
   const [needed, total] = [sql`${name('rate')} * ${name('calls')}`, sql`coalesce(${name('total')}, ${NONE})`]
+  const pays = givesBack
+    ? sql`${isPayer} and ${name('payers')} = 1`
+    : sql`${total} >= ${name('rate')} and ${name('own')} <> ${NONE} and ${name('before')} < ${needed}`
   const seen = level('seen', all, {
     total,
-    position: sql`coalesce(${name('position')}, 1)`,
+    position: sql`coalesce(${name('position')}, 1)::float8`,
     capacity: sql`coalesce(${name('capacity')}, ${NONE})`,
-    pays: sql`coalesce(${total} >= ${name('rate')} and ${name('own')} <> ${NONE} and ${name('before')} < ${needed}, false)`,
+    made: sql`coalesce(${name('made')}, ${NONE})`,
+    pays: sql`coalesce(${pays}, false)`,
   })
   return {
     ...seen,
@@ -157,11 +173,12 @@ function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, 
 
 /** The levels that decide how many calls of each key are granted, and add the share of each row. */
 function decidedRows(source: TakeGrantsSource, parameters: Parameters): QueryLevel {
+  const { givesBack } = source
   // The time is read after the last lock.
   const locks = sql`from (select count(*) from ${name(LOCKED)} ${BY_ITSELF}) as locks`
   const found: Level = {
     source: sql`${clockOf(source, parameters, locks)} cross join ${name(SEEN)} left join ${name(LOCKED)} using (place, row)`,
-    columns: [...CALL, 'row', 'owes', 'position', 'pays', 'total', 'capacity', 'now'],
+    columns: [...CALL, 'row', 'owes', 'made', 'position', 'pays', 'total', 'capacity', 'now'],
   }
   const [pays, owes] = [name('pays'), name('owes')]
   const isGone = sql`not ${pays} or ${name('end')} <= ${name('now')}`
@@ -171,33 +188,39 @@ function decidedRows(source: TakeGrantsSource, parameters: Parameters): QueryLev
     has: sql`case when ${isGone} then ${NONE} else ${held} - ${name('used')} end`,
     more: sql`case when ${pays} then case when ${isGone} then ${NONE} else ${held} end - ${name('cap')} else ${NONE} end`,
     seen: sql`case when ${pays} then ${name('own')} else ${NONE} end`,
+    ...(givesBack ? { given: sql`case when ${isGone} then ${NONE} else ${name('used')} end` } : {}),
   })
   const sum = (column: string) => sql`sum(${name(column)}) over (${OF_KEY})`
+  const due = sql`${name('granted')} * ${name('rate')}`
   const together = level(
     'together',
     has,
     {
       before: sql`sum(${name('has')}) over (${IN_ORDER}) - ${name('has')}`,
-      offered: sum('has'),
+      offered: sum(givesBack ? 'given' : 'has'),
       left: sql`${name('total')} - ${sum('seen')} + ${sum('has')}`,
       capacity: sql`${name('capacity')} + ${sum('more')}`,
       missed: sql`bool_or(${name('missed')}) over (${OF_KEY})`,
     },
-    ['seen', 'more'],
+    ['seen', 'more', 'given'],
   )
   const [rate, calls, total] = [name('rate'), name('calls'), name('total')]
   const granted = level(
     'granted',
     together,
-    { granted: sql`greatest(least(${calls}, floor(${name('offered')} / ${rate})), ${NONE})` },
+    {
+      granted: sql`greatest(least(${calls}, floor(${name('offered')} / ${givesBack ? sql`-${rate}` : rate})), ${NONE})`,
+    },
     ['offered'],
   )
   const decided = level(
     'decided',
     granted,
     {
-      decided: sql`${total} < ${rate}
-        or not ${name('missed')} and (${total} <= ${rate} * ${calls} or ${name('granted')} = ${calls})`,
+      decided: givesBack
+        ? sql`not ${name('missed')}`
+        : sql`${total} < ${rate}
+            or not ${name('missed')} and (${total} <= ${rate} * ${calls} or ${name('granted')} = ${calls})`,
     },
     ['total', 'missed', 'calls'],
   )
@@ -207,7 +230,7 @@ function decidedRows(source: TakeGrantsSource, parameters: Parameters): QueryLev
     {
       share: sql`case when not ${pays} or not ${name('decided')} or ${name('granted')} = ${NONE} then ${NONE}
         when ${owes} then ${name('has')}
-        else greatest(least(${name('granted')} * ${rate} - ${name('before')}, ${name('has')}), ${NONE}) end`,
+        else ${givesBack ? due : sql`greatest(least(${due} - ${name('before')}, ${name('has')}), ${NONE})`} end`,
     },
     ['before', 'has', 'owes', 'pays', 'rate'],
   )

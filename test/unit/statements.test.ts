@@ -131,8 +131,11 @@ const ofTable: [string, Statement][] = [
   ['grants-guarded', grantsStatement({ table, injectedClock: true, guarded: true })],
   ['needed-grants', neededGrantsStatement({ table, injectedClock: false, guarded: false })],
   ['grant-sums', grantSumsStatement({ table, injectedClock: false, guarded: false })],
-  ['take-grants', takeGrantsStatement({ ...plain, waits: false, isMany: true })],
-  ['take-grants-waiting', takeGrantsStatement({ ...plain, guarded: true, waits: true, isMany: false })],
+  ['take-grants', takeGrantsStatement({ ...plain, waits: false, isMany: true, givesBack: false })],
+  [
+    'take-grants-waiting',
+    takeGrantsStatement({ ...plain, guarded: true, waits: true, isMany: false, givesBack: true }),
+  ],
   ['balance', takeOneStatement({ ...plain, ...take, rules: Ratelimit.balance() })],
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session', true)],

@@ -44,7 +44,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
   once: onCredits((credits) => credits.limit('key', { once: { id: 'a', for: '1d' } })),
   force: onCredits((credits) => credits.limit('key', { rate: 20, force: true })),
   'a refund': onCredits((credits) => credits.limit('key', { rate: -2 })),
-  reserve: onCredits((credits) => credits.reserve('key')),
+  reserve: onCredits((credits) => credits.reserve('key', { once: { id: 'a', for: '1d' } })),
   'reserve with a name': onCredits((credits) => credits.reserve('key', { id: 'job', expires: '1h' })),
   settle: async ({ slow, quick }) => {
     await quick.grant('key', 10, { id: 'first' })

@@ -612,7 +612,7 @@ describe('when the connection breaks', () => {
       if (isBreaking && isLost(text)) throw Object.assign(new Error('lost'), { code: 'ECONNRESET' })
     })
     const { credits } = creditsOn({ db })
-    await credits.grant('org', 10, { id: 'grant' })
+    for (const id of ['grant', 'other']) await credits.grant('org', 5, { id })
     const reserved = await credits.reserve('org', { rate: 6 })
     if (!reserved.success) throw new Error('denied')
     const during = async <T>(work: () => Promise<T>) => {

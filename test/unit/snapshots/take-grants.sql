@@ -1,7 +1,7 @@
 -- $1: prefix
--- $2: key
--- $3: rate
--- $4: calls
+-- $2: rate
+-- $3: calls
+-- $4: key
 with
   "ratelimit_seen" as (
     select
@@ -15,6 +15,7 @@ with
       "total",
       "position",
       "capacity",
+      "made",
       "pays"
     from
       (
@@ -27,8 +28,9 @@ with
           "cap",
           "own",
           coalesce("total", 0::float8) as "total",
-          coalesce("position", 1) as "position",
+          coalesce("position", 1)::float8 as "position",
           coalesce("capacity", 0::float8) as "capacity",
+          coalesce("made", 0::float8) as "made",
           coalesce(
             coalesce("total", 0::float8) >= "rate"
             and "own" <> 0::float8
@@ -48,19 +50,19 @@ with
             pg_catalog.unnest (
               (
                 select
-                  $2::text::text[]
+                  $4::text::text[]
+              )
+            ),
+            pg_catalog.unnest (
+              (
+                select
+                  $2::text::float8[]
               )
             ),
             pg_catalog.unnest (
               (
                 select
                   $3::text::float8[]
-              )
-            ),
-            pg_catalog.unnest (
-              (
-                select
-                  $4::text::float8[]
               )
             )
           ) with ordinality as
@@ -70,6 +72,7 @@ with
             "row",
             "owes",
             "cap",
+            "made",
             "cap" - "used" as own,
             row_number() over in_order as position,
             sum("cap" - "used") over in_order - ("cap" - "used") as before,
@@ -97,7 +100,7 @@ with
                 )::float8 as "used",
                 "tokens" as "priority",
                 "window_start" as "ends",
-                "last_refill" as "made"
+                round(date_part('epoch', "last_refill") * 1000::float8) as "made"
               from
                 "rate_limit_ephemeral"
               where
@@ -198,6 +201,7 @@ with
     select
       "place",
       "row",
+      "made",
       "position",
       "now",
       "left",
@@ -218,6 +222,7 @@ with
           "rate",
           "row",
           "owes",
+          "made",
           "position",
           "pays",
           "now",
@@ -240,6 +245,7 @@ with
               "calls",
               "row",
               "owes",
+              "made",
               "position",
               "pays",
               "total",
@@ -258,6 +264,7 @@ with
                   "calls",
                   "row",
                   "owes",
+                  "made",
                   "position",
                   "pays",
                   "total",
@@ -296,6 +303,7 @@ with
                       "calls",
                       "row",
                       "owes",
+                      "made",
                       "position",
                       "pays",
                       "total",
@@ -391,8 +399,9 @@ with
 select
   "ratelimit_decided"."place",
   "ratelimit_decided"."decided",
+  "ratelimit_decided"."row",
   pg_catalog.encode (
-    pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send ("ratelimit_decided"."capacity" - "ratelimit_decided"."left") || pg_catalog.float8send ("ratelimit_decided"."capacity") || pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send (0::float8) || pg_catalog.float8send ("ratelimit_decided"."granted"),
+    pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send ("ratelimit_decided"."capacity" - "ratelimit_decided"."left") || pg_catalog.float8send ("ratelimit_decided"."capacity") || pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send (0::float8) || pg_catalog.float8send ("ratelimit_decided"."granted") || pg_catalog.float8send ("ratelimit_decided"."share") || pg_catalog.float8send ("ratelimit_decided"."made") || pg_catalog.float8send ("ratelimit_decided"."position"),
     'hex'
   ) as "numbers"
 from
@@ -403,4 +412,5 @@ from
       "ratelimit_decided"
     where
       "position" = 1
+      or "share" <> 0::float8
   ) as "ratelimit_decided"
