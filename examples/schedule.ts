@@ -2,6 +2,7 @@
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { schedule } from 'drizzle-ratelimit/schedule'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
@@ -11,7 +12,7 @@ const common = { db: drizzle({ client }), limiter, prefix: 'partner', clock: () 
 const workers = { first: new Ratelimit(common), second: new Ratelimit(common) }
 
 for (const name of ['first', 'second', 'first', 'second'] as const) {
-  const turn = await workers[name].schedule('partner', { within: 200 })
+  const turn = await schedule(workers[name], 'partner', { within: 200 })
   console.log(
     turn.success ? `${name}: starts in ${turn.delay} ms` : `${name}: again in ${turn.retryAfter} ms`,
   )

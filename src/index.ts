@@ -21,7 +21,6 @@ export type {
   Remaining,
   Usage,
 } from './answers/results.ts'
-export type { NotScheduled, Scheduled } from './check/schedule.ts'
 export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
 export type { CreditReservation, CreditReserved } from './credits/credits.ts'
 export type { CreditGrant } from './credits/grants.ts'
@@ -40,7 +39,6 @@ export type {
   Once,
   OnceOptions,
   RefundOptions,
-  ScheduleOptions,
   TxOptions,
 } from './options/calls.ts'
 export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'

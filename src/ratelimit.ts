@@ -15,7 +15,6 @@ import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
 import { expose, type Handle } from './check/handles.ts'
 import { answerTo } from './check/layers.ts'
-import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
 import type { CreditCalls, CreditReserved } from './credits/credits.ts'
@@ -31,7 +30,6 @@ import type {
   ChangePlanOptions,
   LimitOptions,
   RefundOptions,
-  ScheduleOptions,
   TxOptions,
 } from './options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
@@ -51,7 +49,6 @@ const MODULES = {
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
-  schedule: /* @__PURE__ */ onFirstUse(() => import('./check/schedule.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./check/reset.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
@@ -337,40 +334,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
       return await blockUntilReady(this.#checker, call, timeout, signal)
     } catch (error) {
       throw signal?.aborted && error === signal.reason ? error : ownError(error)
-    }
-  }
-
-  /**
-   * Gives the call a start time, in the order in which calls of all processes come, and charges it at once. The
-   * units that are not there yet become a debt of at most what refills `within` that time. If the call could
-   * not start by then, it is denied and charged nothing. For token buckets and `gcra`.
-   *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that does not refill, and for `dryRun`;
-   * `INVALID_RATE` for a negative rate; the errors of {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { setTimeout as sleep } from 'node:timers/promises'
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const partner: Ratelimit
-   * declare function callPartner(): Promise<void>
-   * const turn = await partner.schedule('partner', { within: '30s' })
-   * if (turn.success) {
-   *   await sleep(turn.delay)
-   *   await callPartner()
-   * }
-   * ```
-   */
-  async schedule(key: KeyFor<K, 'rate'>, options: ScheduleOptions): Promise<Scheduled | NotScheduled> {
-    Ratelimit.#check(this, options, CALLS.schedule)
-    const { within, ...callOptions } = options
-    const call = await this.#call(key, callOptions)
-    const { schedule } = await MODULES.schedule()
-    try {
-      return await schedule(this.#checker, call, within, options.tx)
-    } catch (error) {
-      throw ownError(error)
     }
   }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { denied } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
@@ -77,7 +78,7 @@ export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'schedule and cancel, pairs',
       async check(key) {
-        const turn = await line.schedule(key, { within: '1h' })
+        const turn = await schedule(line, key, { within: '1h' })
         if (turn.success) await turn.cancel()
         return turn.success
       },

@@ -9,7 +9,6 @@ import type {
   Once,
   RefundOptions,
   Requested,
-  ScheduleOptions,
   TxOptions,
 } from './calls.ts'
 import { checkTx } from './checks.ts'
@@ -32,7 +31,6 @@ export const limit: NamesOf<LimitOptions | RefundOptions> = {
   start: true,
 }
 export const blockUntilReady: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
-export const schedule: NamesOf<ScheduleOptions> = { ...call, within: true, rate: true }
 export const acquire: NamesOf<AcquireOptions> = { ...call, timeout: true, signal: true }
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
 export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, id: true, expires: true }

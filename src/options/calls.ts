@@ -88,14 +88,6 @@ export interface BlockOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Options of `schedule`. */
-export interface ScheduleOptions extends CallOptions {
-  /** The longest time that the call may have to wait for its start. */
-  readonly within: Duration
-  /** The cost of the call, 0 or more. 0 starts at once and charges nothing. Default: `1`. */
-  readonly rate?: number | undefined
-}
-
 /** Options of `acquire`. */
 export interface AcquireOptions {
   /** How long to wait for a slot. Default: `0`, not at all. */

@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
@@ -80,7 +81,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       })
       const line = new Ratelimit({ ...optionsOf('line'), limiter: limiters.gcra })
       await Promise.all(KEYS.map((key) => logins.block(key, '5m')))
-      await Promise.all(KEYS.map((key) => line.schedule(key, { within: '1m' })))
+      await Promise.all(KEYS.map((key) => schedule(line, key, { within: '1m' })))
       await expectOwnClock('block')
       await expectOwnClock('line')
     })

@@ -1,4 +1,5 @@
 import { denied } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
@@ -85,10 +86,10 @@ export const ownCalls: Readonly<Record<string, Run>> = {
   'schedule and cancel': async (placed) => {
     const line = new Ratelimit({ ...optionsOf(placed), limiter: Ratelimit.gcra(60, '1m', { burst: 1 }) })
     const turns = []
-    for (let i = 0; i < 3; i++) turns.push(await line.schedule('k', { within: '1m' }))
+    for (let i = 0; i < 3; i++) turns.push(await schedule(line, 'k', { within: '1m' }))
     const last = turns[2]
     if (last?.success) await last.cancel()
-    const again = await line.schedule('k', { within: '1m' })
+    const again = await schedule(line, 'k', { within: '1m' })
     return [...turns, again].map((turn) => turn.success && [turn.delay, turn.startsAt])
   },
   'denials, and the list of them': async (placed) => {

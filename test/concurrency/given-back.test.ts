@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, expect, inject, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
@@ -30,7 +31,7 @@ const calls = {
   },
   start: (db: Db) => {
     const api = new Ratelimit({ ...common, db, limiter: Ratelimit.tokenBucket(1, '1h', 1), prefix: 'start' })
-    const call = () => api.schedule('org', { within: '2h' })
+    const call = () => schedule(api, 'org', { within: '2h' })
     return { first: () => api.limit('org'), call, isWhole: untilOne(api) }
   },
 }

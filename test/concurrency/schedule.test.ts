@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -22,7 +23,7 @@ test('start times of 12 processes are spaced exactly, in the order of their answ
     processes.map(async (ratelimit) => {
       const own: number[] = []
       for (let i = 0; i < 20; i++) {
-        const turn = await ratelimit.schedule('key', { within: '1h' })
+        const turn = await schedule(ratelimit, 'key', { within: '1h' })
         if (turn.success) own.push(turn.startsAt)
       }
       // A later call of one process starts later.
@@ -43,17 +44,17 @@ test('a held row delays its own callers only, and a start that comes too late is
   const ratelimit = new Ratelimit({ timeout: false, ...config, db })
   const watched = watch(db)
   const hasty = new Ratelimit({ ...config, db: watched.db, timeout: 2_000 })
-  const schedule = (by: Ratelimit, key: string) => by.schedule(key, { within: '10h' })
-  await Promise.all(['held', 'free'].map((key) => schedule(ratelimit, key)))
+  const begin = (by: Ratelimit, key: string) => schedule(by, key, { within: '10h' })
+  await Promise.all(['held', 'free'].map((key) => begin(ratelimit, key)))
   await db.transaction(async (tx) => {
-    await ratelimit.schedule('held', { within: '10h', tx })
-    const late = expect(schedule(hasty, 'held')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-    expect(await schedule(hasty, 'free')).toMatchObject({ success: true })
+    await schedule(ratelimit, 'held', { within: '10h', tx })
+    const late = expect(begin(hasty, 'held')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await begin(hasty, 'free')).toMatchObject({ success: true })
     await late
   })
   // The next call of the key comes after the cancel.
   await expect.poll(() => watched.statements.at(-1)).toContain('unpromised')
-  const next = await schedule(hasty, 'held')
+  const next = await begin(hasty, 'held')
   expect(next.success && Math.round(next.delay / 3_600_000)).toBe(2)
 })
 
@@ -69,7 +70,7 @@ test('cancels at the same time as calls let no two calls start together', async 
         prefix: 'cancels',
       })
       for (let i = 0; i < 20; i++) {
-        const turn = await ratelimit.schedule('key', { within: '1h' })
+        const turn = await schedule(ratelimit, 'key', { within: '1h' })
         if (!turn.success) continue
         if (Math.random() < 0.5) await turn.cancel()
         else kept.push(turn.startsAt)

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { usage } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { checkTables, limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
 import { closePeriods, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
@@ -154,7 +155,7 @@ const methods: Record<
       })
       const key = randomUUID()
       for (let i = 0; i < 2; i++) {
-        const turn = await line.schedule(key, { within: '1h' })
+        const turn = await schedule(line, key, { within: '1h' })
         if (turn.success) await turn.cancel()
       }
     },

@@ -1,6 +1,7 @@
 import { createServer } from 'node:net'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
@@ -163,7 +164,7 @@ const ways: Record<string, Open> = {
     const [prefix, refilled] = [newPrefix('unsent'), Ratelimit.gcra(10, '1h')]
     const on = (own: Database) => new Ratelimit({ ...direct, db: own, prefix, limiter: refilled, timeout })
     const left = async () => (await on(database.db).getRemaining(SECRET)).remaining
-    return { call: () => on(db).schedule(SECRET, { within: '1h' }), left }
+    return { call: () => schedule(on(db), SECRET, { within: '1h' }), left }
   },
   credits: async (db, timeout) => {
     const [prefix, limiter] = [newPrefix('unsent'), Ratelimit.credits()]

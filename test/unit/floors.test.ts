@@ -18,7 +18,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/reservations', 'src/credits'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],
-  ['src/reports', 'src/quota'],
+  ['src/reports', 'src/quota', 'src/schedule'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
   ['src/http', 'src/cli', 'src/dashboard'],
 ]

@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
@@ -188,7 +189,7 @@ test.each([
     const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'promised', clock: clock.now })
     expect(await ratelimit.limit(name)).toMatchObject({ success: true, remaining: LIMIT - 1 })
     expect(await ratelimit.limit(name, { rate: -1 })).toMatchObject({ success: true, returned: 0 })
-    const begun = await ratelimit.schedule(name, { within: 0 })
+    const begun = await schedule(ratelimit, name, { within: 0 })
     expect(begun).toMatchObject({ success: true })
     if (begun.success) expect(await begun.cancel()).toBeDefined()
     expect(await ratelimit.limit(name, { rate: -1 })).toMatchObject({ success: true, returned: 0 })

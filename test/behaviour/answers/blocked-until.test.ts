@@ -1,5 +1,6 @@
 import { and, eq } from 'drizzle-orm'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
@@ -150,7 +151,7 @@ test('schedule says it', async () => {
   const ratelimit = limited({ limiter: Ratelimit.gcra(5, '5s'), blocks: true })
   await ratelimit.block('ada', '1m')
   const denied = { success: false, retryAfter: MINUTE, blockedUntil: clock.ms + MINUTE }
-  expect(await ratelimit.schedule('ada', { within: '1h' })).toEqual(denied)
+  expect(await schedule(ratelimit, 'ada', { within: '1h' })).toEqual(denied)
 })
 
 test('the wait for the limit may be longer than the block', async () => {

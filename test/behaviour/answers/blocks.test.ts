@@ -1,4 +1,5 @@
 import { denied, usage } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
@@ -108,9 +109,9 @@ describe('while a key is blocked', () => {
 
   test('it gets no start time', async () => {
     const { ratelimit } = await blocked({ limiter: Ratelimit.gcra(5, '5s') })
-    expect(await ratelimit.schedule('ada', { within: '2h' })).toMatchObject(DENIED)
+    expect(await schedule(ratelimit, 'ada', { within: '2h' })).toMatchObject(DENIED)
     clock.advance(HOUR)
-    expect(await ratelimit.schedule('ada', { within: 0 })).toMatchObject({ success: true })
+    expect(await schedule(ratelimit, 'ada', { within: 0 })).toMatchObject({ success: true })
   })
 
   test('what is never denied passes: looks, refunds, forced charges and settlements', async () => {

@@ -1,13 +1,7 @@
+import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
-import {
-  type Limiter,
-  type LimitResult,
-  limitAll,
-  type NotScheduled,
-  Ratelimit,
-  type Scheduled,
-} from '../../../src/index.ts'
+import { type Limiter, type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -47,19 +41,19 @@ test.each([
   const ratelimit = partner(limiter)
   const delays: number[] = []
   for (let i = 0; i < 4; i++) {
-    const turn = scheduled(await ratelimit.schedule('key', { within: 300 }))
+    const turn = scheduled(await schedule(ratelimit, 'key', { within: 300 }))
     expect(turn.startsAt).toBe(clock.ms + turn.delay)
     delays.push(turn.delay)
   }
   expect(delays).toEqual([0, 100, 200, 300])
   const row = () => database.rows('select * from rate_limit_ephemeral where prefix = $1', [ratelimit.prefix])
   const before = await row()
-  expect(await ratelimit.schedule('key', { within: 300 })).toEqual({ success: false, retryAfter: 100 })
+  expect(await schedule(ratelimit, 'key', { within: 300 })).toEqual({ success: false, retryAfter: 100 })
   expect(await row()).toEqual(before)
   clock.advance(99)
-  expect(await ratelimit.schedule('key', { within: 300 })).toEqual({ success: false, retryAfter: 1 })
+  expect(await schedule(ratelimit, 'key', { within: 300 })).toEqual({ success: false, retryAfter: 1 })
   clock.advance(1)
-  expect(await ratelimit.schedule('key', { within: 300 })).toMatchObject({ success: true, delay: 300 })
+  expect(await schedule(ratelimit, 'key', { within: 300 })).toMatchObject({ success: true, delay: 300 })
   // What is promised to others cannot be taken.
   expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 400 })
 })
@@ -67,18 +61,18 @@ test.each([
 test('whole refills: calls start when they come', async () => {
   const ratelimit = partner(Ratelimit.tokenBucket(2, '1s', 2))
   const delays: number[] = []
-  for (let i = 0; i < 6; i++) delays.push(scheduled(await ratelimit.schedule('key', { within: '5s' })).delay)
+  for (let i = 0; i < 6; i++) delays.push(scheduled(await schedule(ratelimit, 'key', { within: '5s' })).delay)
   expect(delays).toEqual([0, 0, 1000, 1000, 2000, 2000])
 })
 
 test('large rates do not starve', async () => {
   const ratelimit = partner(Ratelimit.tokenBucket(10, '1s', 10, { refill: 'continuous' }))
-  expect(scheduled(await ratelimit.schedule('key', { rate: 8, within: 0 })).delay).toBe(0)
-  const large = scheduled(await ratelimit.schedule('key', { rate: 10, within: '5s' }))
+  expect(scheduled(await schedule(ratelimit, 'key', { rate: 8, within: 0 })).delay).toBe(0)
+  const large = scheduled(await schedule(ratelimit, 'key', { rate: 10, within: '5s' }))
   expect(large.delay).toBe(800)
   // Small ones come after it, although they would have fitted before it.
-  expect(scheduled(await ratelimit.schedule('key', { within: '5s' })).delay).toBe(900)
-  expect(await ratelimit.schedule('key', { rate: 10.5, within: '5s' })).toEqual({
+  expect(scheduled(await schedule(ratelimit, 'key', { within: '5s' })).delay).toBe(900)
+  expect(await schedule(ratelimit, 'key', { rate: 10.5, within: '5s' })).toEqual({
     success: false,
     retryAfter: Number.POSITIVE_INFINITY,
   })
@@ -87,7 +81,7 @@ test('large rates do not starve', async () => {
 test('calls at once get each start once', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
   const turns = await Promise.all(
-    Array.from({ length: 12 }, () => ratelimit.schedule('key', { within: '1s' })),
+    Array.from({ length: 12 }, () => schedule(ratelimit, 'key', { within: '1s' })),
   )
   const delays = turns.flatMap((turn) => (turn.success ? [turn.delay] : []))
   expect(delays.toSorted((a, b) => a - b)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000])
@@ -115,9 +109,10 @@ test.each([
     ] as const) {
       clock.advance(advance)
       const oneByOne: string[] = []
-      for (let i = 0; i < 30; i++) oneByOne.push(answersOf(await ratelimit.schedule('one', { rate, within })))
+      for (let i = 0; i < 30; i++)
+        oneByOne.push(answersOf(await schedule(ratelimit, 'one', { rate, within })))
       const sent = statements.length
-      const calls = Array.from({ length: 30 }, () => ratelimit.schedule('together', { rate, within }))
+      const calls = Array.from({ length: 30 }, () => schedule(ratelimit, 'together', { rate, within }))
       const together = (await Promise.all(calls)).map(answersOf)
       // Calls that have to ask again may do so in another order.
       expect(together.toSorted()).toEqual(oneByOne.toSorted())
@@ -131,7 +126,7 @@ test('calls of many keys and times to wait share a statement', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { db })
   const keys = ['a', 'b', 'c', 'd']
   const all = (within: number) =>
-    Promise.all(keys.map((key, i) => ratelimit.schedule(key, { within: within * i })))
+    Promise.all(keys.map((key, i) => schedule(ratelimit, key, { within: within * i })))
   await all(0)
   const before = statements.length
   const turns = await all(50)
@@ -145,7 +140,7 @@ test('calls of many keys and times to wait share a statement', async () => {
 test('equal calls that are cancelled at once give back as if one after the other', async () => {
   const ratelimit = partner(Ratelimit.tokenBucket(4, '1s', 4))
   const turns = await Promise.all(
-    Array.from({ length: 6 }, () => ratelimit.schedule('key', { rate: 2, within: '5s' })),
+    Array.from({ length: 6 }, () => schedule(ratelimit, 'key', { rate: 2, within: '5s' })),
   )
   const [third, fourth] = turns.slice(2).map(scheduled)
   expect([third?.delay, fourth?.delay]).toEqual([1000, 1000])
@@ -153,22 +148,22 @@ test('equal calls that are cancelled at once give back as if one after the other
   expect(await Promise.all([third?.cancel(), fourth?.cancel()])).toEqual([false, false])
   const [fifth, sixth] = turns.slice(4).map(scheduled)
   expect(await Promise.all([fifth?.cancel(), sixth?.cancel()])).toEqual([true, true])
-  expect(scheduled(await ratelimit.schedule('key', { rate: 4, within: '5s' })).delay).toBe(2000)
+  expect(scheduled(await schedule(ratelimit, 'key', { rate: 4, within: '5s' })).delay).toBe(2000)
 })
 
 test('a row of another plan is refused', async () => {
   const options = { prefix: 'schedule another plan' }
   await partner(Ratelimit.tokenBucket(1, '1s', 1), options).limit('key')
   const ratelimit = partner(Ratelimit.gcra(1, '1s'), { ...options, onOtherPlan: 'throw' })
-  await expect(ratelimit.schedule('key', { within: '1h' })).rejects.toMatchObject({ code: 'OTHER_PLAN' })
+  await expect(schedule(ratelimit, 'key', { within: '1h' })).rejects.toMatchObject({ code: 'OTHER_PLAN' })
 })
 
 test('an expired row is swept after a call', async () => {
   const ratelimit = partner(Ratelimit.gcra(1, '1s'), { cleanupProbability: 1 })
   const { prefix } = ratelimit
-  await partner(Ratelimit.gcra(1, '1s'), { prefix }).schedule('old', { within: 0 })
+  await schedule(partner(Ratelimit.gcra(1, '1s'), { prefix }), 'old', { within: 0 })
   clock.advance(3_600_000)
-  await ratelimit.schedule('new', { within: 0 })
+  await schedule(ratelimit, 'new', { within: 0 })
   await expect
     .poll(() => database.rows('select key from rate_limit_ephemeral where prefix = $1', [prefix]))
     .toEqual([{ key: 'new' }])
@@ -176,8 +171,8 @@ test('an expired row is swept after a call', async () => {
 
 test('a denial is remembered, and a cancel ends it', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { inMemoryBlock: true })
-  await ratelimit.schedule('key', { within: 0 })
-  const turn = scheduled(await ratelimit.schedule('key', { within: 100 }))
+  await schedule(ratelimit, 'key', { within: 0 })
+  const turn = scheduled(await schedule(ratelimit, 'key', { within: 100 }))
   expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 200 })
   expect(await turn.cancel()).toBe(true)
   expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 100 })
@@ -190,11 +185,11 @@ test('a rollback takes the start back', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
   await database.db
     .transaction(async (tx) => {
-      expect(scheduled(await ratelimit.schedule('key', { within: 0, tx })).delay).toBe(0)
+      expect(scheduled(await schedule(ratelimit, 'key', { within: 0, tx })).delay).toBe(0)
       tx.rollback()
     })
     .catch(() => {})
-  expect(scheduled(await ratelimit.schedule('key', { within: 0 })).delay).toBe(0)
+  expect(scheduled(await schedule(ratelimit, 'key', { within: 0 })).delay).toBe(0)
 })
 
 // https://cs.opensource.google/go/x/time/+/master:rate/rate_test.go: ten tokens a second, two at once. `d` is a
@@ -205,7 +200,7 @@ describe('like the reservations of golang.org/x/time/rate', () => {
   const start = 1_000_000
   async function reserve(ratelimit: Ratelimit, at: number, rate: number, actsAt?: number) {
     clock.ms = start + at * d
-    const turn = await ratelimit.schedule('key', { rate, within: '1h' })
+    const turn = await schedule(ratelimit, 'key', { rate, within: '1h' })
     const acted = turn.success ? (turn.startsAt - start) / d : undefined
     expect([at, rate, acted]).toEqual([at, rate, actsAt])
     return turn.success ? turn : undefined
@@ -290,25 +285,25 @@ describe('like the reservations of golang.org/x/time/rate', () => {
 
 test('a call that is cancelled gives its place to the next one', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
-  await ratelimit.schedule('key', { within: '1s' })
-  const turn = scheduled(await ratelimit.schedule('key', { within: '1s' }))
+  await schedule(ratelimit, 'key', { within: '1s' })
+  const turn = scheduled(await schedule(ratelimit, 'key', { within: '1s' }))
   expect(await turn.cancel()).toBe(true)
-  expect(scheduled(await ratelimit.schedule('key', { within: '1s' })).delay).toBe(turn.delay)
+  expect(scheduled(await schedule(ratelimit, 'key', { within: '1s' })).delay).toBe(turn.delay)
 })
 
 describe('a call is cancelled once', () => {
   async function lastOfThree(ratelimit: Ratelimit) {
-    for (let i = 0; i < 2; i++) await ratelimit.schedule('key', { within: '1s' })
-    return scheduled(await ratelimit.schedule('key', { within: '1s' }))
+    for (let i = 0; i < 2; i++) await schedule(ratelimit, 'key', { within: '1s' })
+    return scheduled(await schedule(ratelimit, 'key', { within: '1s' }))
   }
 
   test('although another one has its place by then', async () => {
     const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
     const turn = await lastOfThree(ratelimit)
     expect(await Promise.all([turn.cancel(), turn.cancel()])).toEqual([true, false])
-    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: turn.delay })
+    expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay: turn.delay })
     expect(await turn.cancel()).toBe(false)
-    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: turn.delay + 100 })
+    expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay: turn.delay + 100 })
   })
 
   test('and again if nothing was given back, or nothing can have been', async () => {
@@ -318,7 +313,7 @@ describe('a call is cancelled once', () => {
     })
     const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { db })
     const turn = await lastOfThree(ratelimit)
-    const later = scheduled(await ratelimit.schedule('key', { within: '1s' }))
+    const later = scheduled(await schedule(ratelimit, 'key', { within: '1s' }))
     expect(await turn.cancel()).toBe(false)
     expect(await later.cancel()).toBe(true)
     fails = 'ECONNREFUSED'
@@ -333,10 +328,10 @@ describe('what gives units back lets no two calls start together', () => {
     const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
     const giveBack = await takesFirst(ratelimit)
     for (const delay of [100, 200]) {
-      expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay })
+      expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay })
     }
     await giveBack()
-    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: 300 })
+    expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay: 300 })
     // As soon as all have started, units come back again.
     clock.advance(600)
     expect(await ratelimit.limit('key')).toMatchObject({ success: true })
@@ -385,11 +380,11 @@ describe('what gives units back lets no two calls start together', () => {
   test('a forced debt that came after the starts is given back', async () => {
     const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
     await ratelimit.limit('key')
-    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: 100 })
+    expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay: 100 })
     await ratelimit.limit('key', { rate: 8, force: true })
     const returned = returnedIn(await ratelimit.limit('key', { rate: -8 }))
     expect(returned).toBeGreaterThan(7)
-    const next = scheduled(await ratelimit.schedule('key', { within: '10s' }))
+    const next = scheduled(await schedule(ratelimit, 'key', { within: '10s' }))
     expect(next.delay).toBeCloseTo(200 + (8 - returned) * 100, 0)
   })
 })
@@ -398,7 +393,7 @@ test('more than the size of a bucket comes at once: no more than its size starts
   const ratelimit = partner(Ratelimit.tokenBucket(5, '1s', 5))
   const delays: number[] = []
   for (const rate of [2, 4, 3, 1, 1, 5]) {
-    delays.push(scheduled(await ratelimit.schedule('key', { rate, within: '1m' })).delay)
+    delays.push(scheduled(await schedule(ratelimit, 'key', { rate, within: '1m' })).delay)
   }
   expect(delays).toEqual([0, 1000, 2000, 2000, 2000, 3000])
 })
@@ -464,9 +459,9 @@ test('whatever is taken, given back and cancelled, a bucket allows every call at
       for (const { does, share, which, wait } of acts) {
         clock.advance(Math.round(wait * stepMs))
         const rate = rules.capacity * share
-        if (does === 'schedule') plannedFor(rate, await ratelimit.schedule('key', { rate, within }))
+        if (does === 'schedule') plannedFor(rate, await schedule(ratelimit, 'key', { rate, within }))
         if (does === 'at once') {
-          const calls = Array.from({ length: 5 }, () => ratelimit.schedule('key', { rate, within }))
+          const calls = Array.from({ length: 5 }, () => schedule(ratelimit, 'key', { rate, within }))
           for (const turn of await Promise.all(calls)) plannedFor(rate, turn)
         }
         if (does === 'limit' && (await ratelimit.limit('key', { rate })).success) {
@@ -498,7 +493,7 @@ test('whatever is taken, given back and cancelled, a bucket allows every call at
 })
 
 test('no limit schedules at once', async () => {
-  const turn = await partner(Ratelimit.unlimited()).schedule('key', { within: 0 })
+  const turn = await schedule(partner(Ratelimit.unlimited()), 'key', { within: 0 })
   expect(turn).toMatchObject({ success: true, delay: 0, startsAt: clock.ms })
   expect(await scheduled(turn).cancel()).toBe(false)
 })
@@ -506,26 +501,26 @@ test('no limit schedules at once', async () => {
 test.each([
   [
     'a window',
-    () => partner(Ratelimit.fixedWindow(5, '1m')).schedule('key', { within: 0 }),
+    () => schedule(partner(Ratelimit.fixedWindow(5, '1m')), 'key', { within: 0 }),
     'INVALID_OPTION',
   ],
-  ['a balance', () => partner(Ratelimit.balance()).schedule('key', { within: 0 }), 'INVALID_OPTION'],
+  ['a balance', () => schedule(partner(Ratelimit.balance()), 'key', { within: 0 }), 'INVALID_OPTION'],
   [
     'dryRun',
-    () => partner(Ratelimit.gcra(5, '1m'), { dryRun: true }).schedule('key', { within: 0 }),
+    () => schedule(partner(Ratelimit.gcra(5, '1m'), { dryRun: true }), 'key', { within: 0 }),
     'INVALID_OPTION',
   ],
   [
     'onEntries',
     () =>
-      partner(Ratelimit.gcra(5, '1m'), { durable: true, onEntries: async () => {} }).schedule('key', {
+      schedule(partner(Ratelimit.gcra(5, '1m'), { durable: true, onEntries: async () => {} }), 'key', {
         within: 0,
       }),
     'INVALID_OPTION',
   ],
   [
     'a refund',
-    () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: -1, within: 0 }),
+    () => schedule(partner(Ratelimit.gcra(5, '1m')), 'key', { rate: -1, within: 0 }),
     'INVALID_RATE',
   ],
 ])('%s is refused', async (_, call, code) => {
@@ -534,10 +529,10 @@ test.each([
 
 test('a call of 0 units may start at once, behind any queue and any block, and writes nothing', async () => {
   const ratelimit = partner(Ratelimit.gcra(1, '1s'), { blocks: true })
-  for (let call = 0; call < 3; call++) await ratelimit.schedule('key', { within: '10s' })
+  for (let call = 0; call < 3; call++) await schedule(ratelimit, 'key', { within: '10s' })
   await ratelimit.block('key', '1h')
   const used = await ratelimit.getRemaining('key')
-  const scheduled = await ratelimit.schedule('key', { rate: 0, within: 0 })
+  const scheduled = await schedule(ratelimit, 'key', { rate: 0, within: 0 })
   expect(scheduled).toMatchObject({ success: true, delay: 0, startsAt: clock.ms })
   expect(scheduled.success && (await scheduled.cancel())).toBe(false)
   expect(await ratelimit.getRemaining('key')).toEqual(used)

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { usage } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
@@ -107,7 +108,7 @@ test('a refund beside promised starts', async () => {
     })
     const all: unknown[] = [await ratelimit.limit('key')]
     for (let i = 0; i < 3; i++) {
-      const { success, ...scheduled } = await ratelimit.schedule('key', { within: 60_000 })
+      const { success, ...scheduled } = await schedule(ratelimit, 'key', { within: 60_000 })
       all.push(success, JSON.stringify(scheduled))
       all.push(await ratelimit.limit('key', { rate: -1 }), await ratelimit.getRemaining('key'))
       clock.advance(7)

@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
@@ -47,7 +48,7 @@ async function used(ratelimit: Ratelimit, key = 'key'): Promise<number> {
 describe('timeout', () => {
   test.each<readonly [string, (ratelimit: Ratelimit) => Promise<unknown>]>([
     ['blockUntilReady', (ratelimit) => ratelimit.blockUntilReady('key', 1000)],
-    ['schedule', (ratelimit) => ratelimit.schedule('key', { within: 0 })],
+    ['schedule', (ratelimit) => schedule(ratelimit, 'key', { within: 0 })],
   ])('bounds the look at a block and the check of %s together', async (_, start) => {
     const gates: (() => void)[] = []
     const { db } = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))

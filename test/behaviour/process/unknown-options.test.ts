@@ -1,4 +1,5 @@
 import { denied as deniedKeys, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
@@ -103,7 +104,10 @@ const ENTRIES: readonly Entry[] = [
   [
     'schedule',
     (more) =>
-      ours({ limiter: Ratelimit.gcra(5, '1s'), prefix: 'scheduled' }).schedule('key', { within: 0, ...more }),
+      schedule(ours({ limiter: Ratelimit.gcra(5, '1s'), prefix: 'scheduled' }), 'key', {
+        within: 0,
+        ...more,
+      }),
   ],
   ['lockout', (more) => all.lockout(5, '1m', { block: '1m', ...more })],
   ['block', (more) => ours({ limiter: lockout, prefix: 'blocked' }).block('key', '1m', more)],

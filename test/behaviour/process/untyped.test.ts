@@ -1,4 +1,5 @@
 import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
@@ -138,9 +139,9 @@ describe('a value that the types forbid is refused', () => {
     ['concurrency limit', (value) => all.concurrency(value, { lease: '1m' })],
     ['concurrency options', (value) => all.concurrency(5, value)],
     ...eachOf('concurrency', ['lease'], (options) => all.concurrency(5, options)),
-    ['schedule options', (value) => locking().schedule('key', value)],
+    ['schedule options', (value) => schedule(locking(), 'key', value)],
     ...eachOf('schedule', ['within', 'rate', 'tx', 'limiter'], (options) =>
-      ours({ limiter: Ratelimit.gcra(1e6, '1s'), prefix: 'untyped schedule' }).schedule('key', {
+      schedule(ours({ limiter: Ratelimit.gcra(1e6, '1s'), prefix: 'untyped schedule' }), 'key', {
         within: 0,
         ...options,
       }),

@@ -1,4 +1,5 @@
 import { type DeniedOptions, denied, usage } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
@@ -122,7 +123,7 @@ describe('every call that denies is counted', () => {
 
   test('schedule', async () => {
     const { quota, find } = countingOn(Ratelimit.tokenBucket(1, '1h', 1))
-    await times(2, () => quota.schedule('a', { within: 0 }))
+    await times(2, () => schedule(quota, 'a', { within: 0 }))
     expect(await find()).toEqual({ a: 1 })
   })
 

@@ -1,3 +1,4 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -337,5 +338,5 @@ test.each<[string, object]>([
 
 test('start times have no entries', async () => {
   const { quota } = recording(TEN['interval bucket'])
-  await expect(quota.schedule('key', { within: '1h' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await expect(schedule(quota, 'key', { within: '1h' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })

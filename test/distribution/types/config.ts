@@ -4,6 +4,7 @@ import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { denied, usage } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
@@ -318,7 +319,7 @@ export async function leases(api: Ratelimit): Promise<void> {
 }
 
 export async function startTimes(api: Ratelimit): Promise<void> {
-  const turn = await api.schedule('key', { within: '30s', rate: 2 })
+  const turn = await schedule(api, 'key', { within: '30s', rate: 2 })
   if (turn.success) {
     const [delay, startsAt]: [number, number] = [turn.delay, turn.startsAt]
     const cancelled: boolean = await turn.cancel()
@@ -330,7 +331,7 @@ export async function startTimes(api: Ratelimit): Promise<void> {
   // @ts-expect-error without a bound, the debt would have none
   await api.schedule('key')
   // @ts-expect-error
-  await exports.schedule('key', { within: '30s' })
+  await schedule(exports, 'key', { within: '30s' })
 }
 
 const credits = new Ratelimit({
@@ -389,7 +390,7 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   // @ts-expect-error nothing refills
   await credits.blockUntilReady('org', '1s')
   // @ts-expect-error
-  await credits.schedule('org', { within: '1s' })
+  await schedule(credits, 'org', { within: '1s' })
   const { denied } = await limitAll([
     { ratelimit: api, key: 'org', rate: 2 },
     { ratelimit: credits, key: 'org', rate: 2, force: true },

@@ -1,6 +1,7 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { alias, pgSchema } from 'drizzle-orm/pg-core'
 import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Limiter } from '../../../src/algorithms/algorithm.ts'
@@ -99,10 +100,10 @@ async function callEverything(round: string): Promise<void> {
   const limited = Ratelimit.tokenBucket(5, '1s', 5)
   const line = new Ratelimit({ db: db(), limiter: limited, prefix: `${round} line`, durable: true })
   for (const rate of [5, 1]) {
-    const turn = await line.schedule('one', { rate, within: '1m' })
+    const turn = await schedule(line, 'one', { rate, within: '1m' })
     if (turn.success) await turn.cancel()
   }
-  const starts = ['one', 'two', 'three'].map((key) => line.schedule(key, { within: '1m' }))
+  const starts = ['one', 'two', 'three'].map((key) => schedule(line, key, { within: '1m' }))
   await Promise.all((await Promise.all(starts)).map((turn) => turn.success && turn.cancel()))
   const together = await Promise.all(['three', 'four', 'five'].map((key) => slots.acquire(key)))
   await Promise.all(together.map((lease) => lease.success && lease.release()))

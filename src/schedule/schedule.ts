@@ -1,21 +1,25 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls, type Outcome } from '../answers/outcome.ts'
-import { checkOptions } from '../base/check-options.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { own } from '../base/own.ts'
+import type { At } from '../check/bounds.ts'
+import { callOn } from '../check/call-on.ts'
+import type { Checker } from '../check/checker.ts'
+import { type Blocked, blockOn } from '../check/gate.ts'
+import { watched } from '../check/layers.ts'
+import { mayHaveCharged } from '../check/may-have-charged.ts'
+import { UNHURRIED } from '../check/unhurried.ts'
+import { isRequest } from '../check/unlimited.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import * as CALLS from '../options/call-table.ts'
+import type { CallOptions } from '../options/calls.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
+import type { Ratelimit } from '../ratelimit.ts'
 import type { Call, Request } from '../runtime/call.ts'
-import type { At } from './bounds.ts'
-import type { Checker } from './checker.ts'
-import { type Blocked, blockOn } from './gate.ts'
-import { watched } from './layers.ts'
-import { mayHaveCharged } from './may-have-charged.ts'
-import { UNHURRIED } from './unhurried.ts'
-import { isRequest } from './unlimited.ts'
-import { withinTimeout } from './within-timeout.ts'
 
 /** A call with a start time. It is charged. */
 export interface Scheduled {
@@ -46,8 +50,52 @@ export interface NotScheduled {
   readonly blockedUntil?: number
 }
 
-/** Charges a call that may start within a time, and says when. */
+/** Options of `schedule`. */
+export interface ScheduleOptions extends CallOptions {
+  /** The longest time that the call may have to wait for its start. */
+  readonly within: Duration
+  /** The cost of the call, 0 or more. 0 starts at once and charges nothing. Default: `1`. */
+  readonly rate?: number | undefined
+}
+
+const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = { ...CALLS.call, within: true, rate: true }
+
+/**
+ * Gives the call a start time, in the order in which calls of all processes come, and charges it at once. The
+ * units that are not there yet become a debt of at most what refills `within` that time. If the call could not
+ * start by then, it is denied and charged nothing. For token buckets and `gcra`.
+ *
+ * @throws RatelimitError `INVALID_OPTION` for a limiter that does not refill, and for `dryRun`; `INVALID_RATE`
+ * for a negative rate; the errors of `Ratelimit.limit`.
+ *
+ * @example
+ * ```ts
+ * import { setTimeout as sleep } from 'node:timers/promises'
+ * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import { schedule } from 'drizzle-ratelimit/schedule'
+ *
+ * declare const partner: Ratelimit
+ * declare function callPartner(): Promise<void>
+ * const turn = await schedule(partner, 'partner', { within: '30s' })
+ * if (turn.success) {
+ *   await sleep(turn.delay)
+ *   await callPartner()
+ * }
+ * ```
+ */
 export async function schedule(
+  ratelimit: Ratelimit,
+  key: string,
+  options: ScheduleOptions,
+): Promise<Scheduled | NotScheduled> {
+  checkOptions(options, SCHEDULE_NAMES)
+  const { within, ...callOptions } = options
+  const { checker, call } = await callOn(ratelimit, key, callOptions)
+  return await own(scheduleCall(checker, call, within, options.tx))
+}
+
+/** Charges a call that may start within a time, and says when. */
+async function scheduleCall(
   checker: Checker,
   call: Call,
   within: Duration,

@@ -1,0 +1,1 @@
+export { type NotScheduled, type Scheduled, type ScheduleOptions, schedule } from './schedule.ts'
