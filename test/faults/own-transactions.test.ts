@@ -1,5 +1,5 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
@@ -14,6 +14,9 @@ import { errorOf, expectQuiet, newPrefix, openPool, type Pool, SECRET, uncaughtB
 const database = useDatabase()
 const network = useProxy(database)
 beforeAll(() => createLedger(database))
+// By chance, calls sweep the rows of names, also with keepEnded. A sweep would meet the fault of a call.
+beforeEach(() => void vi.spyOn(Math, 'random').mockReturnValue(0.99))
+afterEach(() => void vi.restoreAllMocks())
 
 /** A call that begins a transaction. */
 interface Way {
