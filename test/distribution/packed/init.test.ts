@@ -84,16 +84,16 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
     files: { 'schema.ts': WINDOWS },
     changed: ['schema.ts', `${WINDOWS}\r\n${EXPORT}\r\n`],
   },
-  'a folder': {
-    files: { 'drizzle.config.ts': configOf({ schema: './src/schema' }), 'src/schema/jobs.ts': JOBS },
-    changed: ['src/schema/rate-limit.ts', EXPORT],
+  'a folder of files with the line ends of Windows': {
+    files: { 'drizzle.config.ts': configOf({ schema: './src/schema' }), 'src/schema/jobs.ts': WINDOWS },
+    changed: ['src/schema/rate-limit.ts', `${EXPORT}\r\n`],
   },
   'a pattern': {
     files: {
       'drizzle.config.ts': configOf({ schema: 'src/**/*.table.{ts,js}' }),
       'src/a/jobs.table.ts': JOBS,
     },
-    changed: ['src/rate-limit.table.ts', EXPORT],
+    changed: ['src/rate-limit.table.ts', `${EXPORT}\n`],
   },
   'a list': {
     files: { 'drizzle.config.ts': configOf({ schema: ['./src/*/schema.ts'] }), 'src/jobs/schema.ts': JOBS },
