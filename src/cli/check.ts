@@ -3,6 +3,7 @@ import { checkTables } from '../tables/check-tables.ts'
 import { shapeOf } from '../tables/ddl.ts'
 import { connect } from './connect.ts'
 import { elsewhere } from './elsewhere.ts'
+import { inOtherTable } from './other-table.ts'
 import type { Output } from './output.ts'
 import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
 
@@ -10,7 +11,7 @@ import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
 export async function check(args: string[], output: Output): Promise<number> {
   const { values, positionals } = parseArgs({
     args,
-    options: { ...TABLE_OPTIONS, ...LOGGED_OPTION },
+    options: { ...TABLE_OPTIONS, ...LOGGED_OPTION, limits: { type: 'string' } },
     allowPositionals: true,
   })
   const [url = process.env['DATABASE_URL'], ...more] = positionals
@@ -26,6 +27,9 @@ export async function check(args: string[], output: Output): Promise<number> {
       for (const statement of difference.sql ?? []) output.log(`${statement};`.replaceAll(/^/gm, '    '))
     }
     if (differences.length === 0) {
+      const said = values.limits === undefined ? [] : await inOtherTable(db, tables, values.limits)
+      for (const line of said) output.log(line)
+      if (said.length > 0) return 1
       const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
       output.log(`${names.join(' and ')} are as the limiter expects them.`)
       return 0

@@ -15,6 +15,7 @@ storage              Write a migration into the migrations folder of your drizzl
 
 check [<url>]        Compare the tables in a database with the expected ones. The default of the URL is
                      DATABASE_URL. Needs \`pg\` or \`postgres\`.
+  --limits <module>  The module of \`top\`: also say which prefixes have live rows in the other table.
 
 top [<url>]          Show the keys that use most and are denied most, again and again in a terminal. Ctrl-C ends it.
   --limits <module>  A JavaScript module. Its default export has a limiter for each prefix, or an object with

@@ -1,6 +1,4 @@
-import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { inDigits, inTime } from '../base/readable.ts'
 import type { Database } from '../database/database.ts'
@@ -9,6 +7,7 @@ import { type DeniedKey, denied } from '../reports/denied.ts'
 import { type OneLimitRows, type PlanRows, usage } from '../reports/usage.ts'
 import { connect } from './connect.ts'
 import { columnsOf } from './layout.ts'
+import { limitsIn } from './limits.ts'
 import type { Output } from './output.ts'
 import { TABLE_OPTIONS, tablesOf } from './tables.ts'
 
@@ -72,13 +71,7 @@ async function limitsOf(module: string | undefined, prefixes: readonly string[])
       return prefixes.map((prefix) => ({ prefix, reading: undefined, durable: undefined }))
     throw new Error('Which limits? Add --limits <module>, or --prefix <name> to see its denials only.')
   }
-  const loaded = await import(pathToFileURL(resolve(module)).href)
-  // A CommonJS module has its exports in `default` too.
-  const given: unknown = loaded.default?.default ?? loaded.default
-  if (typeof given !== 'object' || given === null) {
-    throw new Error('The module of --limits has no default export with a limiter for each prefix.')
-  }
-  const all = Object.entries(given).map(([prefix, limit]) => shownOf(prefix, limit))
+  const all = (await limitsIn(module)).map(([prefix, limit]) => shownOf(prefix, limit))
   const missing = prefixes.filter((prefix) => all.every((each) => each.prefix !== prefix))
   if (missing.length > 0) throw new Error(`The module of --limits has no limit for ${missing.join(', ')}.`)
   return prefixes.length === 0 ? all : all.filter(({ prefix }) => prefixes.includes(prefix))

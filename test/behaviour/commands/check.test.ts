@@ -66,3 +66,18 @@ test('names drizzle-kit’s filters, where a table is missing', async () => {
   for (const said of ['schemaFilter', 'tablesFilter']) expect(printed).toContain(said)
   expect(printed).not.toContain('add --')
 })
+
+test('says which limits have live rows in the table that they do not use', async () => {
+  const database = await databaseWith(scriptOf(tableSql()), scriptOf(storageSql()))
+  const module = ['--limits', 'test/behaviour/commands/limits.ts']
+  expect(await check(database, ...module)).toContain('are as the limiter expects them')
+  const insert = (table: string, prefix: string, key: string, expires: string) =>
+    database.rows(`insert into ${table} (prefix, key, expires_at) values ($1, $2, ${expires})`, [prefix, key])
+  await insert('rate_limit_ephemeral', 'exports', 'a', "now() + interval '1 day'")
+  await insert('rate_limit_ephemeral', 'exports', 'ended', "now() - interval '1 day'")
+  await insert('rate_limit_durable', 'exports', 'a', "now() + interval '1 day'")
+  await insert('rate_limit_ephemeral', 'requests', 'a', "now() + interval '1 day'")
+  const printed = await check(database, ...module)
+  expect(printed).toContain('"exports" has 1 live row in "rate_limit_ephemeral"')
+  expect(printed).not.toContain('requests')
+})

@@ -1,0 +1,32 @@
+import { sql } from 'drizzle-orm'
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Database } from '../database/database.ts'
+import { execute } from '../database/run.ts'
+import { shapeOf } from '../tables/ddl.ts'
+import { limitsIn } from './limits.ts'
+
+/**
+ * Says which limits of a module have live rows in the table that they do not use, such as those of a limit that
+ * has become durable.
+ */
+export async function inOtherTable(
+  db: Database,
+  tables: RateLimitTables,
+  module: string,
+): Promise<readonly string[]> {
+  const said: string[] = []
+  for (const [prefix, limit] of await limitsIn(module)) {
+    const isDurable = 'durable' in limit && limit.durable === true
+    const [own, other] = isDurable ? [tables.durable, tables.ephemeral] : [tables.ephemeral, tables.durable]
+    const live = sql`${other.prefix} = ${prefix} and ${other.expiresAt} > now()`
+    const [row] = await execute(db, sql`select count(*)::int as live from ${other} where ${live}`)
+    const count = Number(row?.['live'])
+    if (count > 0) said.push(sentence(prefix, count, shapeOf(own).quoted, shapeOf(other).quoted))
+  }
+  return said
+}
+
+function sentence(prefix: string, count: number, own: string, other: string): string {
+  const rows = count === 1 ? '1 live row' : `${count} live rows`
+  return `${JSON.stringify(prefix)} has ${rows} in ${other}, and its limiter reads ${own}: set \`durable\`, or move the rows.`
+}
