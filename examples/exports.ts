@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { tableSql } from 'drizzle-ratelimit'
+import { Semaphore } from 'drizzle-ratelimit/semaphore'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
-const limiter = Ratelimit.concurrency(2, { lease: '1s' })
-const exports = new Ratelimit({ db: drizzle({ client }), limiter, prefix: 'exports', durable: true })
+const exports = new Semaphore({ db: drizzle({ client }), prefix: 'exports', limit: 2, lease: '1s' })
 
 async function run(name: number, ms: number): Promise<void> {
   const job = await exports.acquire('org:1', { timeout: '10s' })

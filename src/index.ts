@@ -7,7 +7,6 @@ export {
   rateLimitTables,
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
-export type { Concurrency, ConcurrencyOptions } from './algorithms/concurrency.ts'
 export type { Credits, CreditsOptions } from './algorithms/credits.ts'
 export type { LockoutOptions } from './algorithms/lockout.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
@@ -21,7 +20,6 @@ export type {
   Remaining,
   Usage,
 } from './answers/results.ts'
-export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
 export type { CreditReservation, CreditReserved } from './credits/credits.ts'
 export type { CreditGrant } from './credits/grants.ts'
 export type { Database } from './database/database.ts'
@@ -30,7 +28,6 @@ export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'
 export type {
-  AcquireOptions,
   AllOptions,
   BlockOptions,
   CallOptions,
@@ -45,7 +42,7 @@ export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
 export type { DenialOptions } from './options/common.ts'
 export type { RatelimitConfig } from './options/config.ts'
 export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
-export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
+export type { CreditsConfig } from './options/kinds.ts'
 export type {
   CreditReserveOptions,
   NamedReserveOptions,

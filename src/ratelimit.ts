@@ -1,6 +1,7 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import type { EndedPeriod } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
-import { concurrency } from './algorithms/concurrency.ts'
 import { credits } from './algorithms/credits.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
@@ -16,7 +17,6 @@ import type { Checker } from './check/checker.ts'
 import { expose, type Handle } from './check/handles.ts'
 import { answerTo } from './check/layers.ts'
 import { checkerOf } from './check/setup.ts'
-import type { Lease, NoLease } from './concurrency/lease.ts'
 import type { CreditCalls, CreditReserved } from './credits/credits.ts'
 import type { CreditGrant } from './credits/grants.ts'
 import type { Database } from './database/database.ts'
@@ -24,7 +24,6 @@ import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import * as CALLS from './options/call-table.ts'
 import type {
-  AcquireOptions,
   BlockOptions,
   CallOptions,
   ChangePlanOptions,
@@ -51,7 +50,6 @@ const MODULES = {
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./check/reset.ts')),
-  acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
   funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
 }
@@ -115,8 +113,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   static readonly credits: typeof credits = credits
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
-  /** A limit on leases at once, for {@link Ratelimit.acquire}. */
-  static readonly concurrency: typeof concurrency = concurrency
 
   /** Takes what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   limit(
@@ -335,45 +331,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     } catch (error) {
       throw signal?.aborted && error === signal.reason ? error : ownError(error)
     }
-  }
-
-  /**
-   * Leases one of the key's slots, for work that is limited by how much of it runs at once. If no slot is free,
-   * it waits for one until `timeout` is over. The calls of a process wait in a line.
-   *
-   * The lease ends at `release`, or by itself. The database's clock decides. During an outage it always throws.
-   *
-   * With `tx` the lock of the slot's row is the lease: it ends with your transaction, even by a crash.
-   *
-   * @throws The signal's reason when it aborts; RatelimitError before any SQL `INVALID_KEY`, `INVALID_OPTION`,
-   * `INVALID_DURATION`, `INVALID_CLOCK`; then the database errors of {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   * import { db } from './app.ts'
-   *
-   * declare function writeReport(signal: AbortSignal, fence: number): Promise<void>
-   * const limiter = Ratelimit.concurrency(5, { lease: '30s' })
-   * const exports = new Ratelimit({ db, limiter, prefix: 'exports', durable: true })
-   *
-   * const job = await exports.acquire('org:1', { timeout: '10s' })
-   * if (job.success) {
-   *   try {
-   *     await writeReport(job.signal, job.fence)
-   *   } finally {
-   *     await job.release() // or let `await using job = ...` do it
-   *   }
-   * }
-   * ```
-   */
-  async acquire(key: KeyFor<K, 'concurrency'>, options: AcquireOptions = {}): Promise<Lease | NoLease> {
-    Ratelimit.#check(this, options, CALLS.acquire)
-    const { acquire, wantedBy } = await MODULES.acquire()
-    const stored = this.#hash ? await this.#hash(key) : key
-    const wanted = wantedBy(this.prefix, this.limiter, stored, options)
-    this.#checker.rows.namespace.onUse?.()
-    return await acquire(this.#checker, wanted)
   }
 
   /**

@@ -1,5 +1,6 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { makeKeys } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumber, keyNumbers } from '../measure.ts'
@@ -89,9 +90,7 @@ async function waitsOn(db: NodePgDatabase): Promise<readonly Call[]> {
 }
 
 async function slotsOn(db: NodePgDatabase): Promise<readonly Call[]> {
-  const limiter = Ratelimit.concurrency(CALLERS, { lease: '30s' })
-  const jobs = new Ratelimit({ db, limiter, prefix: 'jobs' })
-  const few = Ratelimit.concurrency(CALLERS / 4, { lease: '30s' })
+  const jobs = new Semaphore({ db, limit: CALLERS, lease: '30s', prefix: 'jobs', durable: false })
   const acquire = async (key: string) => {
     const job = await jobs.acquire(key)
     return job.success && (await job.release())
@@ -104,7 +103,7 @@ async function slotsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'acquire and release, pairs, four callers for each slot',
       async check() {
-        const job = await jobs.acquire('few', { limiter: few, timeout: '10s' })
+        const job = await jobs.acquire('few', { limit: CALLERS / 4, timeout: '10s' })
         return job.success && (await job.release())
       },
     },

@@ -4,6 +4,7 @@ import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { reserveAll, settle, spend } from '../../src/quota/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -62,8 +63,7 @@ export async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
 
 /** Slots, lockouts and places in line. */
 export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
-  const slots = Ratelimit.concurrency(20, { lease: '30s' })
-  const jobs = new Ratelimit({ db, limiter: slots, prefix: 'jobs' })
+  const jobs = new Semaphore({ db, limit: 20, lease: '30s', prefix: 'jobs', durable: false })
   const acquire = async (key: string) => {
     const job = await jobs.acquire(key)
     return job.success && (await job.release())

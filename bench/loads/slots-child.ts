@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { answerEach } from '../child.ts'
 import { measure, type Round } from '../measure.ts'
 import { connectTo } from '../server/connections.ts'
@@ -23,15 +23,15 @@ export interface Worked extends Round {
 }
 
 /** For all jobs, whatever their limit. */
-let jobs: Ratelimit<'concurrency'> | undefined
+let jobs: Semaphore | undefined
 
 answerEach<Job, Worked>(async ({ url, key, slots, workers, ms }) => {
-  const limiter = Ratelimit.concurrency(slots, { lease: '30s' })
-  jobs ??= new Ratelimit({ db: drizzle({ client: connectTo(url).pool }), limiter, prefix: 'slots' })
-  const ratelimit = jobs
+  const common = { prefix: 'slots', lease: '30s', durable: false } as const
+  jobs ??= new Semaphore({ db: drizzle({ client: connectTo(url).pool }), limit: slots, ...common })
+  const semaphore = jobs
   let busyMs = 0
   const check = async () => {
-    const job = await ratelimit.acquire(key, { timeout: '30s', limiter })
+    const job = await semaphore.acquire(key, { timeout: '30s', limit: slots })
     if (!job.success) return false
     const begun = performance.now()
     await sleep(WORK_MS)

@@ -48,7 +48,7 @@ export const ROWS = {
     datedBy: 'lastRefill',
     hasPeriods: false,
   },
-  concurrency: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+  slot: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
 } as const
 
 /** The columns of an algorithm's rows. */

@@ -29,7 +29,7 @@ const LEASED_KEYS = 10_000
 export function checkerOf(settings: Settings): Checker {
   const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
   const { onError, onOtherPlan, onEntries, denials, lease, timeout, grace } = settings
-  // The checker of leases and of credits runs their statements, and decides no call under a limiter of its own.
+  // The checker of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
   const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
   const kind = 'rows' in settings.limiter ? settings.limiter.rows : undefined

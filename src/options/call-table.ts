@@ -1,6 +1,5 @@
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type {
-  AcquireOptions,
   AllOptions,
   BlockOptions,
   CallOptions,
@@ -31,7 +30,6 @@ export const limit: NamesOf<LimitOptions | RefundOptions> = {
   start: true,
 }
 export const blockUntilReady: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
-export const acquire: NamesOf<AcquireOptions> = { ...call, timeout: true, signal: true }
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
 export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, id: true, expires: true }
 export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }

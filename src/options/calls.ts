@@ -1,5 +1,4 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
@@ -43,7 +42,7 @@ export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
 
 /** One of the requests of a call for several limits. */
 export interface Requested {
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Concurrency | Credits }
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Credits }
   readonly key: string
   readonly rate?: number | undefined
   readonly limiter?: Limiter | undefined
@@ -86,21 +85,6 @@ export interface BlockOptions {
   readonly limiter?: Limiter | undefined
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
-}
-
-/** Options of `acquire`. */
-export interface AcquireOptions {
-  /** How long to wait for a slot. Default: `0`, not at all. */
-  readonly timeout?: Duration | undefined
-  /** Ends the wait: the call then rejects with the signal's reason. */
-  readonly signal?: AbortSignal | undefined
-  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
-  readonly limiter?: Concurrency | undefined
-  /**
-   * Your transaction. The lock of the slot's row is then the lease: it ends with the transaction, however that
-   * ends. Default: none.
-   */
-  readonly tx?: Database | undefined
 }
 
 /** Options of `changePlan`. */

@@ -1,5 +1,4 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
 import type {
@@ -15,14 +14,11 @@ import type {
 import type { CommonConfig } from './common.ts'
 import type { RatelimitConfig } from './config.ts'
 
-/**
- * What a {@link Ratelimit} limits: the rate of calls, the number of leases at once, or what is taken from
- * grants of credits.
- */
-export type Kind = 'rate' | 'concurrency' | 'credits'
+/** What a {@link Ratelimit} limits: the rate of calls, or what is taken from grants of credits. */
+export type Kind = 'rate' | 'credits'
 
 /** A limiter of the kind. */
-export type LimiterOf<K extends Kind> = (Limiter | Concurrency | Credits) & { readonly kind: K }
+export type LimiterOf<K extends Kind> = (Limiter | Credits) & { readonly kind: K }
 
 /** The key of a call that needs a limiter of one kind. With another kind, no key compiles. */
 export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
@@ -30,35 +26,20 @@ export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? str
 /** The options for a limiter of the kind. */
 export type ConfigOf<K extends Kind, D extends Database = Database> = (
   | RatelimitConfig<D>
-  | ConcurrencyConfig
   | CreditsConfig<D>
 ) & {
   readonly limiter: LimiterOf<K>
 }
 
-/** The options that mean something for every kind of limiter. */
-type EveryKind<D extends Database = Database> = Pick<
+/** The options that mean something for credits in grants. */
+type GrantedConfig<D extends Database = Database> = Pick<
   CommonConfig<D>,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
+  Pick<CommonConfig, 'preparedStatements' | 'denials' | 'dryRun'> &
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'> &
-  (EitherTable | DurableTable)
-
-/** The options that mean something for a limit on leases at once. */
-type LeaseConfig = EveryKind & {
-  /** The limit, from `Ratelimit.concurrency`. */
-  readonly limiter: Concurrency
-}
-
-/** Options of the constructor of {@link Ratelimit} for a limit on leases at once. */
-export type ConcurrencyConfig = LeaseConfig & {
-  readonly [Name in Exclude<keyof RatelimitConfig, keyof LeaseConfig>]?: never
-}
-
-/** The options that mean something for credits in grants. */
-type GrantedConfig<D extends Database = Database> = EveryKind<D> &
-  Pick<CommonConfig, 'preparedStatements' | 'denials' | 'dryRun'> &
+  (EitherTable | DurableTable) &
   (Throwing | Degrading) &
   Pick<Asking, 'thresholds'> &
   Partial<Pick<Recording<D>, 'onEntries'>> & {

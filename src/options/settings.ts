@@ -1,6 +1,6 @@
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { RatelimitConfig } from './config.ts'
-import type { ConcurrencyConfig, CreditsConfig, Kind } from './kinds.ts'
+import type { Kind } from './kinds.ts'
 import { type ConfigName, OPTIONS, type Settings } from './table.ts'
 import { checkOption, isBalance } from './validate.ts'
 
@@ -9,9 +9,9 @@ import { checkOption, isBalance } from './validate.ts'
  *
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION`
  */
-export function settingsOf(given: RatelimitConfig | ConcurrencyConfig | CreditsConfig): Settings {
+export function settingsOf(given: { readonly [Name in ConfigName]?: unknown }): Settings {
   checkOptions(given, configNames(Object(given?.limiter).kind))
-  // Leases and credits lack options, which are undefined then.
+  // Credits lack options, which are undefined then.
   const config = given as RatelimitConfig
   const values = namesOfAll().map((name) => [name, settingOf(name, config)])
   // The table has every name.
@@ -22,10 +22,7 @@ export function settingsOf(given: RatelimitConfig | ConcurrencyConfig | CreditsC
 
 /** The names of the options that a limiter of this kind has. */
 export function configNames(kind: Kind): OptionNames {
-  const own = namesOfAll().filter((name) => {
-    const { concurrency, credits } = OPTIONS[name]
-    return kind === 'concurrency' ? concurrency : kind !== 'credits' || credits
-  })
+  const own = namesOfAll().filter((name) => kind !== 'credits' || OPTIONS[name].credits)
   return Object.fromEntries(own.map((name) => [name, true]))
 }
 

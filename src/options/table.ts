@@ -1,5 +1,4 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkSwitch, type NameOf } from '../base/check-options.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
@@ -17,7 +16,7 @@ import {
   wordOf,
 } from './checks.ts'
 import type { RatelimitConfig } from './config.ts'
-import type { ConcurrencyConfig, CreditsConfig } from './kinds.ts'
+import type { CreditsConfig } from './kinds.ts'
 import { checkClock, checkLimiterGiven, checkPrefix } from './validate.ts'
 
 /** The name of an option of the constructor. */
@@ -47,14 +46,12 @@ export type Settings = {
   readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted
     ? Given<Name>
     : RatelimitConfig[Name]
-} & { readonly limiter: Limiter | Concurrency | Credits }
+} & { readonly limiter: Limiter | Credits }
 
 type Given<Name extends ConfigName> = Exclude<RatelimitConfig[Name], undefined>
 
 /** An option of the constructor. Every limit on a rate has it. */
 interface Option<Name extends ConfigName> {
-  /** Whether limits on leases have it too. */
-  readonly concurrency: Name extends NameOf<ConcurrencyConfig> ? true : false
   /** Whether credits have it too. */
   readonly credits: Name extends NameOf<CreditsConfig> ? true : false
   /** Whether it must be given. */
@@ -65,9 +62,8 @@ interface Option<Name extends ConfigName> {
   check(value: Given<Name>, name: string, given: RatelimitConfig): void
 }
 
-const RATES = { concurrency: false, credits: false, isNeeded: false, byDefault: undefined } as const
-const BUT_LEASES = { ...RATES, credits: true } as const
-const EVERY = { ...BUT_LEASES, concurrency: true } as const
+const RATES = { credits: false, isNeeded: false, byDefault: undefined } as const
+const EVERY = { ...RATES, credits: true } as const
 const NEEDED = { ...EVERY, isNeeded: true } as const
 
 const SWITCH = { byDefault: false, check: checkSwitch }
@@ -98,8 +94,8 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   autoMigrate: { ...EVERY, ...SWITCH },
   // A call that waits for its own transaction would never end.
   timeout: { ...EVERY, check: checkTimeout, byDefault: '5s' },
-  onError: { ...BUT_LEASES, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
-  onDegraded: { ...BUT_LEASES, check: checkFunction },
+  onError: { ...EVERY, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
+  onDegraded: { ...EVERY, check: checkFunction },
   coalesce: {
     ...{ ...EVERY, check: checkSwitch },
     get byDefault() {
@@ -107,14 +103,14 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
     },
   },
   connections: { ...RATES, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
-  preparedStatements: { ...BUT_LEASES, check: checkSwitch },
+  preparedStatements: { ...EVERY, check: checkSwitch },
   waitUntil: { ...EVERY, check: checkFunction },
-  thresholds: { ...BUT_LEASES, check: checkThresholds, byDefault: [] },
-  dryRun: { ...BUT_LEASES, ...SWITCH },
+  thresholds: { ...EVERY, check: checkThresholds, byDefault: [] },
+  dryRun: { ...EVERY, ...SWITCH },
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
-  denials: { ...BUT_LEASES, check: checkDenials },
+  denials: { ...EVERY, check: checkDenials },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
-  onEntries: { ...BUT_LEASES, check: checkFunction },
+  onEntries: { ...EVERY, check: checkFunction },
 }
 
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */

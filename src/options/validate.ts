@@ -1,5 +1,4 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkSwitch } from '../base/check-options.ts'
 import { kindOf } from '../base/kind-of.ts'
@@ -45,12 +44,7 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
  *
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
-export function callOf(
-  prefix: string,
-  own: Limiter | Concurrency | Credits,
-  key: string,
-  options: OptionsOfCall,
-): Call {
+export function callOf(prefix: string, own: Limiter | Credits, key: string, options: OptionsOfCall): Call {
   checkLimiter(own)
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
@@ -186,8 +180,7 @@ export function checkRate(
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkLimiter(limiter: Limiter | Concurrency | Credits): asserts limiter is Limiter {
-  checkOption(!isConcurrency(limiter), 'Ratelimit.concurrency limits leases: call acquire.')
+export function checkLimiter(limiter: Limiter | Credits): asserts limiter is Limiter {
   checkOption(!isCredits(limiter), 'Ratelimit.credits has no such call.')
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
@@ -210,13 +203,8 @@ export function checkKind(own: Limiter, limiter: Limiter): void {
 }
 
 /** @throws RatelimitError `INVALID_OPTION` for what is no limiter of any kind */
-export function checkLimiterGiven(limiter: Limiter | Concurrency | Credits): void {
-  if (!isConcurrency(limiter) && !isCredits(limiter)) checkLimiter(limiter)
-}
-
-/** Whether it limits leases at once, and not the rate of calls. */
-export function isConcurrency(limiter: unknown): limiter is Concurrency {
-  return Object(limiter).kind === 'concurrency'
+export function checkLimiterGiven(limiter: Limiter | Credits): void {
+  if (!isCredits(limiter)) checkLimiter(limiter)
 }
 
 /** Whether it is credits in grants of their own. */

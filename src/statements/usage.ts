@@ -49,7 +49,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
     key: sql`${table.key}`.as('key'),
     // The count of a lease is its fence, and that of a block by hand is no number of units.
     counted:
-      sql`case when ${isOfKind(ROWS.concurrency, table)} or ${table.count} ${IS_BLOCK} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
+      sql`case when ${isOfKind(ROWS.slot, table)} or ${table.count} ${IS_BLOCK} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
         'counted',
       ),
     expires: fromColumn('windowStart', table.expiresAt).as('expires'),

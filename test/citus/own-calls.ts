@@ -4,6 +4,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { closePeriods, reserveAll, settle, settleExpired, spend } from '../../src/quota/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
 // Calls of limiters and options that not every limiter has.
@@ -200,7 +201,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
 /** Takes three slots of two. Limits of work have no option for tables that are distributed by key. */
 export async function takeSlots(placed: Placed): Promise<unknown[]> {
   const { distributed: _, ...options } = optionsOf(placed)
-  const jobs = new Ratelimit({ ...options, limiter: Ratelimit.concurrency(2, { lease: '30s' }) })
+  const jobs = new Semaphore({ ...options, limit: 2, lease: '30s', durable: false })
   const answers: unknown[] = []
   for (let i = 0; i < 3; i++) answers.push(await outcomeOf(async () => (await jobs.acquire('k')).success))
   return answers

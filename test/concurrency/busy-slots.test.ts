@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { randomFrom } from '../support/random.ts'
 import { pause, virtualTime } from '../support/virtual-time.ts'
@@ -30,7 +30,7 @@ async function work({ slots, processes, workers, ms }: Shape) {
   const endsAt = performance.now() + ms
   let busyMs = 0
   let longestMs = 0
-  const worker = async (jobs: Ratelimit<'concurrency'>) => {
+  const worker = async (jobs: Semaphore) => {
     for (let from = performance.now(); from < endsAt; from = performance.now()) {
       const lease = await jobs.acquire('org', { timeout: '1h' })
       if (!lease.success) throw new Error('no lease')
@@ -42,9 +42,9 @@ async function work({ slots, processes, workers, ms }: Shape) {
     }
   }
   const process = () => {
-    const limiter = Ratelimit.concurrency(slots, { lease: '1h' })
     const prefix = `${slots} slots, ${processes} processes of ${workers}`
-    return new Ratelimit({ db: connect(4), limiter, prefix, timeout: false, cleanupProbability: 0 })
+    const common = { db: connect(4), prefix, timeout: false, cleanupProbability: 0 } as const
+    return new Semaphore({ ...common, limit: slots, lease: '1h' })
   }
   let isOver = false
   const all = Array.from({ length: processes }, process).flatMap((jobs) =>

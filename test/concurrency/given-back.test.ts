@@ -1,6 +1,7 @@
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, expect, inject, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -16,8 +17,7 @@ const common = { timeout: '1s', cleanupProbability: 0 } as const
 /** Calls on keys whose rows are there, and whether a key has as much as before. */
 const calls = {
   slot: (db: Db) => {
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const jobs = new Ratelimit({ ...common, db, limiter, prefix: 'slot' })
+    const jobs = new Semaphore({ ...common, db, limit: 1, lease: '1h', prefix: 'slot', durable: false })
     const isWhole = async () => (await jobs.acquire('org', { timeout: '10s' })).success
     return { first: async () => {}, call: () => jobs.acquire('org'), isWhole }
   },

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { expect, test, vi } from 'vitest'
-import { type Database, type Lease, type NoLease, Ratelimit } from '../../src/index.ts'
+import type { Database } from '../../src/index.ts'
+import { type Lease, type NoLease, Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
 import { PATIENTLY } from '../support/patience.ts'
@@ -10,10 +11,9 @@ import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 
-/** A limiter with a connection of its own, as another process would have. */
-function process(limit: number, lease: number, prefix: string): Ratelimit<'concurrency'> {
-  const limiter = Ratelimit.concurrency(limit, { lease })
-  return new Ratelimit({ timeout: false, db: database.connect(2).db, limiter, prefix })
+/** A semaphore with a connection of its own, as another process would have. */
+function process(limit: number, lease: number, prefix: string): Semaphore {
+  return new Semaphore({ timeout: false, db: database.connect(2).db, limit, lease, prefix })
 }
 
 function held(answer: Lease | NoLease): Lease {
@@ -52,7 +52,7 @@ test('24 workers have at most 5 leases at once, though some are never released, 
   console.info(`${intervals.length} leases of 24 workers, ${abandoned} of them abandoned, at most 5 at once`)
   const updates = async () => {
     const [counts] = await database.rows(
-      `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
+      `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_durable'`,
     )
     return counts
   }
@@ -130,14 +130,11 @@ test('a statement that holds the row of a slot for a moment is no denial', async
   const { db } = watch(database.connect(2).db, (text) =>
     text.includes('ratelimit_missing') && ++looks > 1 ? committed.opened : undefined,
   )
-  const limiter = Ratelimit.concurrency(1, { lease: '1m' })
-  const exports = new Ratelimit({ timeout: false, db, limiter, prefix: 'held' })
+  const exports = new Semaphore({ timeout: false, db, limit: 1, lease: '1m', prefix: 'held' })
   await held(await process(1, 60_000, 'held').acquire('org')).release()
   const client = await database.client()
   await client.query('begin')
-  await client.query(
-    `select * from rate_limit_ephemeral where prefix = 'held' and key = 'org#0001' for update`,
-  )
+  await client.query(`select * from rate_limit_durable where prefix = 'held' and key = 'org#0001' for update`)
   const asked = exports.acquire('org')
   // It was held for the first look.
   await vi.waitFor(() => expect(looks).toBe(2), PATIENTLY)
@@ -148,8 +145,8 @@ test('a statement that holds the row of a slot for a moment is no denial', async
 
 test('a release that waits for another transaction delays no other, and a slot is freed once', async () => {
   const { db } = database.connect(8)
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const jobs = new Ratelimit({ timeout: false, db, limiter, prefix: 'held releases', cleanupProbability: 0 })
+  const own = { timeout: false, prefix: 'held releases', cleanupProbability: 0 } as const
+  const jobs = new Semaphore({ db, limit: 1, lease: '30s', ...own })
   const keys = ['a', 'b', 'c', 'd']
   const leases = (await Promise.all(keys.map((key) => jobs.acquire(key)))).flatMap((job) =>
     job.success ? [job] : [],

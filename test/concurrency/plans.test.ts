@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { PATIENTLY } from '../support/patience.ts'
@@ -57,15 +58,15 @@ describe('no plan outlives the size of the table that it was made for', () => {
   // One statement by an outdated plan reads as many. The calls of a test read far fewer.
   const ROWS = 20_000
   // Each stands for a process.
-  const processes: { db: Db; ratelimit: Ratelimit; slots: Ratelimit<'concurrency'> }[] = []
+  const processes: { db: Db; ratelimit: Ratelimit; slots: Semaphore }[] = []
   let news = 0
 
   beforeAll(async () => {
     await database.script(`truncate ${TABLE}; alter table ${TABLE} set (autovacuum_enabled = false)`)
     for (let i = 0; i < 2; i++) {
       const { db } = database.connect(1)
-      const limiter = Ratelimit.concurrency(5, { lease: '30s' })
-      const slots = new Ratelimit({ timeout: false, db, limiter, prefix: PREFIX, cleanupProbability: 0 })
+      const common = { db, prefix: PREFIX, durable: false, timeout: false, cleanupProbability: 0 } as const
+      const slots = new Semaphore({ ...common, limit: 5, lease: '30s' })
       processes.push({ db, ratelimit: limiterOn(db, PREFIX), slots })
     }
     await together(processes[0]?.ratelimit ?? expect.fail(), keysNamed('key', 20))

@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type Database, type Lease, type NoLease, Ratelimit, type WaitMessage } from '../../src/index.ts'
+import type { Database, WaitMessage } from '../../src/index.ts'
+import { type Lease, type NoLease, Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
 import { PATIENTLY } from '../support/patience.ts'
@@ -13,12 +14,10 @@ import { watch } from '../support/watch.ts'
 const database = useDatabase()
 afterEach(() => void vi.useRealTimers())
 
-const limiterOf = (limit: number, lease = 3_600_000) => Ratelimit.concurrency(limit, { lease })
-
-/** A limiter with connections of its own, as another process would have. */
-function process(prefix: string, limit: number, own: object = {}): Ratelimit<'concurrency'> {
-  const common = { db: database.connect(4).db, limiter: limiterOf(limit), cleanupProbability: 0 }
-  return new Ratelimit({ timeout: false, ...common, prefix, ...own })
+/** A semaphore with connections of its own, as another process would have. */
+function process(prefix: string, limit: number, own: object = {}): Semaphore {
+  const common = { db: database.connect(4).db, limit, lease: 3_600_000, cleanupProbability: 0 }
+  return new Semaphore({ timeout: false, ...common, prefix, ...own })
 }
 
 function held(answer: Lease | NoLease): Lease {
@@ -26,11 +25,11 @@ function held(answer: Lease | NoLease): Lease {
   return answer
 }
 
-const all = (calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) =>
+const all = (calls: number, jobs: Semaphore, options: object = {}) =>
   Promise.all(Array.from({ length: calls }, async () => held(await jobs.acquire('org', options))))
 
 /** Resolves when so many calls wait in line. */
-function untilWaiting(calls: number, jobs: Ratelimit<'concurrency'>): Promise<'waiting'> {
+function untilWaiting(calls: number, jobs: Semaphore): Promise<'waiting'> {
   let begun = 0
   return new Promise((resolve) => {
     const listen = (message: unknown) => {
@@ -43,7 +42,7 @@ function untilWaiting(calls: number, jobs: Ratelimit<'concurrency'>): Promise<'w
 }
 
 /** Calls that wait in line, once they do. */
-async function waiting(calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) {
+async function waiting(calls: number, jobs: Semaphore, options: object = {}) {
   const wait = untilWaiting(calls, jobs)
   const leases = Array.from({ length: calls }, () => jobs.acquire('org', { timeout: '1h', ...options }))
   await wait
@@ -84,7 +83,7 @@ describe('with timers that do not fire', () => {
     const controller = new AbortController()
     const others = await waiting(1000, jobs, { signal: controller.signal })
     // Under another plan, so it would wait in a line of its own.
-    const own = { timeout: '1h', limiter: limiterOf(2, 1_800_000) } as const
+    const own = { timeout: '1h', limit: 2, lease: 1_800_000 } as const
     await expect(jobs.acquire('org', own)).rejects.toMatchObject({ code: 'OVERLOADED' })
     controller.abort()
     await Promise.allSettled(others)
@@ -234,7 +233,7 @@ describe('a free slot', () => {
   test('of a larger plan is leased while calls of a smaller plan wait', async () => {
     const jobs = process('plans', 1)
     const other = process('plans', 1)
-    const large = { limiter: limiterOf(3) }
+    const large = { limit: 3 }
     const [first] = await all(1, jobs, large)
     const controller = new AbortController()
     const waits = { signal: controller.signal }
@@ -260,7 +259,7 @@ describe('an answer that comes later than its lease', () => {
     const { db } = watch(database.connect(2).db, async (text) => {
       if (text.includes('ratelimit_missing') && looks++ < late) await vi.advanceTimersByTimeAsync(lease)
     })
-    return process(prefix, 1, { db, limiter: limiterOf(1, lease) })
+    return process(prefix, 1, { db, lease })
   }
 
   /** Lets the pauses between looks pass. */

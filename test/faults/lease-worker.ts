@@ -2,7 +2,7 @@ import { writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 
 // A process whose workers lease slots until it is killed. It prints each lease at once, because a later line
 // would be lost.
@@ -34,12 +34,11 @@ const pool = new pg.Pool({
 })
 pool.on('error', () => {})
 pool.on('connect', (client) => client.on('error', () => {}))
-const limiter = Ratelimit.concurrency(job.limit, { lease: job.leaseMs })
-const ratelimit = new Ratelimit({
+const jobs = new Semaphore({
   db: drizzle({ client: pool }),
-  limiter,
+  limit: job.limit,
+  lease: job.leaseMs,
   prefix: job.prefix,
-  durable: true,
   timeout: 300,
 })
 
@@ -50,7 +49,7 @@ function tell(lease: string, what: Told['what'], fence: number, at = process.hrt
 
 async function worker(name: string): Promise<void> {
   for (let count = 0; ; count++) {
-    const job = await ratelimit.acquire('org', { timeout: 2000 }).catch(() => undefined)
+    const job = await jobs.acquire('org', { timeout: 2000 }).catch(() => undefined)
     if (!job?.success) {
       await sleep(10)
       continue

@@ -5,6 +5,7 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { checkTables, limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
 import { closePeriods, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
   endPools,
@@ -53,6 +54,9 @@ function creditsOf({ db }: Pool): Ratelimit {
 function requestsOf(ratelimit: Ratelimit): SpendRequest[] {
   return ['known', randomUUID()].map((key) => ({ ratelimit, key }))
 }
+
+const slotsOn = (db: Pool['db']) =>
+  new Semaphore({ db, limit: 9, lease: '1m', prefix: 'slots', cleanupProbability: 0 })
 
 /** What each method needs of the tables: the list in docs/guarantees.md. */
 const methods: Record<
@@ -172,15 +176,13 @@ const methods: Record<
   'acquire, extend and release of a lease': [
     ['select', 'insert', 'update'],
     async (_, opened) => {
-      const slots = new Ratelimit({
-        ...{ db: opened.db, limiter: Ratelimit.concurrency(9, { lease: '1m' }), prefix: 'slots' },
-        ...{ cleanupProbability: 0 },
-      })
+      const slots = slotsOn(opened.db)
       const lease = await slots.acquire(randomUUID())
       if (lease.success) await lease.extend()
       if (lease.success) await lease.release()
     },
   ],
+  'holders of slots': [['select'], (_, opened) => slotsOn(opened.db).holders(randomUUID())],
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
   getRemainingAll: [['select'], (ratelimit) => ratelimit.getRemainingAll(['known', randomUUID()])],
   usage: [['select'], (_, { db }) => usage({ db, prefix: 'privileges', limiter, durable: true }, { top: 3 })],

@@ -6,6 +6,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
 
@@ -100,11 +101,11 @@ function windowOn(db: Database, config: object = {}) {
 }
 
 function slotsOn(db: Database, timeout: number | string) {
-  const slots = Ratelimit.concurrency(1, { lease: '1h' })
   const prefix = newPrefix('unsent')
-  const ratelimit = new Ratelimit({ ...direct, db, prefix, limiter: slots, timeout: timeout as '1m' })
-  const left = () => database.rows('select key from rate_limit_ephemeral where prefix = $1', [prefix])
-  return { ratelimit, left }
+  const common = { db, prefix, cleanupProbability: 0, timeout: timeout as '1m' }
+  const slots = new Semaphore({ ...common, limit: 1, lease: '1h' })
+  const left = () => database.rows('select key from rate_limit_durable where prefix = $1', [prefix])
+  return { slots, left }
 }
 
 const ways: Record<string, Open> = {
@@ -174,16 +175,16 @@ const ways: Record<string, Open> = {
     return { call: () => on(db).limit(SECRET, { rate: 4 }), left }
   },
   acquire: async (db, timeout) => {
-    const { ratelimit, left } = slotsOn(db, timeout)
-    return { call: () => ratelimit.acquire(SECRET), left }
+    const { slots, left } = slotsOn(db, timeout)
+    return { call: () => slots.acquire(SECRET), left }
   },
   'acquire that waits': async (db, timeout) => {
-    const { ratelimit, left } = slotsOn(db, '1m')
-    return { call: () => ratelimit.acquire(SECRET, { timeout }), left }
+    const { slots, left } = slotsOn(db, '1m')
+    return { call: () => slots.acquire(SECRET, { timeout }), left }
   },
   'a release of a slot': async (db, timeout) => {
-    const { ratelimit, left } = slotsOn(db, timeout)
-    const lease = await ratelimit.acquire(SECRET)
+    const { slots, left } = slotsOn(db, timeout)
+    const lease = await slots.acquire(SECRET)
     if (!lease.success) throw new Error('denied')
     return { call: () => lease.release(), left }
   },
@@ -253,10 +254,10 @@ describe('calls that share a statement', () => {
 
   test('slots: the one that gives up gets none, and the other one does', async () => {
     const { db, pool } = poolOf()
-    const { ratelimit } = slotsOn(db, '1m')
+    const { slots } = slotsOn(db, '1m')
     const client = await pool.connect()
-    const hasty = errorOf(ratelimit.acquire(SECRET, { timeout: 100 }))
-    const patient = ratelimit.acquire(SECRET, { timeout: '1m' })
+    const hasty = errorOf(slots.acquire(SECRET, { timeout: 100 }))
+    const patient = slots.acquire(SECRET, { timeout: '1m' })
     expect(await hasty).toMatchObject({
       code: 'TIMEOUT',
       message: expect.not.stringContaining('charge'),

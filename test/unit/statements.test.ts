@@ -4,10 +4,11 @@ import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
-import { acquireStatement } from '../../src/statements/acquire.ts'
+import { acquireStatement } from '../../src/semaphore/sql/acquire.ts'
+import { holdersStatement } from '../../src/semaphore/sql/holders.ts'
+import { leaseStatement } from '../../src/semaphore/sql/lease.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
 import { grantSumsStatement, grantsStatement, neededGrantsStatement } from '../../src/statements/grants.ts'
-import { leaseStatement } from '../../src/statements/lease.ts'
 import { listStatement } from '../../src/statements/list.ts'
 import type { ListRow } from '../../src/statements/list-row.ts'
 import { listsStatement } from '../../src/statements/lists.ts'
@@ -111,13 +112,14 @@ function lists(): [string, Statement][] {
   ]
 }
 
-/** What `acquire` and a lease send. */
+/** What a semaphore and its leases send. */
 function leases(): [string, Statement][] {
   const source = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
   const durable = { table: rateLimitDurable, injectedClock: true, commit: 'async', guarded: true } as const
   return [
     ['acquire', acquireStatement({ ...source, joined: false })],
     ['acquire-joined', acquireStatement({ ...source, joined: true })],
+    ['holders', holdersStatement(table, false)],
     ['acquire-durable', acquireStatement({ ...durable, joined: false })],
     ['extend', leaseStatement({ ...source, action: 'extend', waits: false })],
     ['release-durable', leaseStatement({ ...durable, action: 'release', waits: true })],
@@ -172,6 +174,7 @@ const REVIEWED = [
     'close',
     'acquire',
     'extend',
+    'holders',
     'grants',
     'needed-grants',
     'grant-sums',

@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, openReservations } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 
@@ -175,12 +176,7 @@ test('credits', async () => {
 test('a slot that is taken again within a millisecond is released', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
-    const jobs = new Ratelimit({
-      db,
-      prefix,
-      limiter: Ratelimit.concurrency(1, { lease: '10s' }),
-      clock: clock.now,
-    })
+    const jobs = new Semaphore({ db, prefix, limit: 1, lease: '10s', clock: clock.now })
     const fences: number[] = []
     for (let i = 0; i < 3; i++) {
       const lease = await jobs.acquire('key')

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { type Lease, type NoLease, Ratelimit } from '../../../src/index.ts'
+import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -9,10 +9,9 @@ import { watch } from '../../support/watch.ts'
 const database = useDatabase()
 
 let prefixes = 0
-function slots(limit: number, own: object = {}): Ratelimit<'concurrency'> {
-  const limiter = Ratelimit.concurrency(limit, { lease: '10s' })
+function slots(limit: number, own: object = {}): Semaphore {
   const prefix = `slots ${prefixes++}`
-  return new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0, ...own })
+  return new Semaphore({ db: database.db, limit, lease: '10s', prefix, cleanupProbability: 0, ...own })
 }
 
 function leased(answers: readonly (Lease | NoLease)[]): Lease[] {
@@ -47,7 +46,7 @@ test('calls of one key at once get a slot each, and those beyond the limit none'
   clock.advance(4_000)
   expect(await leased(answers)[2]?.release()).toBe(true)
   expect(await acquire(2)).toMatchObject([{ success: true }, { success: false, retryAfter: 6_000 }])
-  const rows = await database.rows('select key from rate_limit_ephemeral where prefix = $1', [jobs.prefix])
+  const rows = await database.rows('select key from rate_limit_durable where prefix = $1', [jobs.prefix])
   expect(rows).toHaveLength(5)
 })
 
@@ -119,11 +118,11 @@ test('random calls at once lease what a model leases one after the other', async
           const count = (all: typeof before) => all.reduce((sum, [, leases]) => sum + Number(leases), 0)
           expect(count(before) - count(after)).toBe(freed.filter(Boolean).length)
         } else {
-          const limiter = Ratelimit.concurrency(each.limit, { lease: '10s' })
-          const answers = await Promise.all(each.calls.map((name) => jobs.acquire(name, { limiter })))
+          const { limit } = each
+          const answers = await Promise.all(each.calls.map((name) => jobs.acquire(name, { limit })))
           for (const [i, name] of each.calls.entries()) {
             const lease = answers[i] as Lease | NoLease
-            const number = models.get(name)?.acquire(each.limit, clock.ms, 10_000)
+            const number = models.get(name)?.acquire(limit, clock.ms, 10_000)
             expect(lease.success).toBe(number !== undefined)
             if (lease.success) held.push({ lease, key: name })
           }
@@ -140,7 +139,7 @@ test('random calls at once lease what a model leases one after the other', async
 /** The numbers of the slots under a lease, by key. */
 async function numbersOf(prefix: string, now: number): Promise<Map<string, number[]>> {
   const rows = await database.rows(
-    `select key from rate_limit_ephemeral where prefix = $1
+    `select key from rate_limit_durable where prefix = $1
       and round(date_part('epoch', last_refill) * 1000) > $2 order by key`,
     [prefix, now],
   )

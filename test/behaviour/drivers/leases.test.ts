@@ -1,14 +1,8 @@
 import diagnostics from 'node:diagnostics_channel'
 import { usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import {
-  type Lease,
-  limitAll,
-  type NoLease,
-  Ratelimit,
-  type RatelimitError,
-  type WaitMessage,
-} from '../../../src/index.ts'
+import { limitAll, Ratelimit, type RatelimitError, type WaitMessage } from '../../../src/index.ts'
+import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
@@ -18,9 +12,8 @@ afterEach(() => void vi.useRealTimers())
 let time = Date.UTC(2026, 0, 1)
 const clock = () => new Date(time)
 
-function slots(prefix: string, limit = 2): Ratelimit<'concurrency'> {
-  const limiter = Ratelimit.concurrency(limit, { lease: '30s' })
-  return new Ratelimit({ db: database.db, limiter, prefix, clock, cleanupProbability: 0 })
+function slots(prefix: string, limit = 2): Semaphore {
+  return new Semaphore({ db: database.db, limit, lease: '30s', prefix, clock, cleanupProbability: 0 })
 }
 
 function held(answer: Lease | NoLease): Lease {
@@ -54,11 +47,11 @@ test('at most the limit of leases at once, and the next one after a release', as
 test('a denial writes nothing', async () => {
   const exports = slots('denied', 1)
   await exports.acquire('org')
-  const before = await database.rows("select * from rate_limit_ephemeral where prefix = 'denied'")
+  const before = await database.rows("select * from rate_limit_durable where prefix = 'denied'")
   expect(before).toHaveLength(1)
   time += 1000
   expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 29_000 })
-  expect(await database.rows("select * from rate_limit_ephemeral where prefix = 'denied'")).toEqual(before)
+  expect(await database.rows("select * from rate_limit_durable where prefix = 'denied'")).toEqual(before)
 })
 
 test('a lease ends by itself, to the millisecond', async () => {
@@ -130,23 +123,21 @@ describe('another limit', () => {
     const exports = slots('smaller', 5)
     const jobs: Lease[] = []
     for (let i = 0; i < 5; i++) jobs.push(held(await exports.acquire('org')))
-    const limiter = Ratelimit.concurrency(2, { lease: '30s' })
     // The slots 1 and 2 become free, but three leases are left.
     for (const job of jobs.slice(0, 2)) await job.release()
-    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    expect(await exports.acquire('org', { limit: 2 })).toMatchObject({ success: false })
     await jobs[2]?.release()
-    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    expect(await exports.acquire('org', { limit: 2 })).toMatchObject({ success: false })
     await jobs[3]?.release()
-    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: true })
-    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    expect(await exports.acquire('org', { limit: 2 })).toMatchObject({ success: true })
+    expect(await exports.acquire('org', { limit: 2 })).toMatchObject({ success: false })
     expect(await exports.acquire('org')).toMatchObject({ success: true })
   })
 
   test('0 denies, a thousand fit', async () => {
     const exports = slots('sizes', 0)
     expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: Infinity })
-    const limiter = Ratelimit.concurrency(1000, { lease: '30s' })
-    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: true })
+    expect(await exports.acquire('org', { limit: 1000 })).toMatchObject({ success: true })
   })
 })
 
@@ -170,8 +161,7 @@ test('await using releases', async () => {
 })
 
 test('a call waits for a slot, and at most until its time is over', async () => {
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'waits' })
+  const exports = new Semaphore({ db: database.db, limit: 1, lease: '30s', prefix: 'waits' })
   const first = held(await exports.acquire('org'))
   // Only time that the test lets pass ends a wait.
   fakeTime()
@@ -185,8 +175,7 @@ test('a call waits for a slot, and at most until its time is over', async () => 
 })
 
 test('calls of a process wait in a line, and an aborted one leaves it', async () => {
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'line' })
+  const exports = new Semaphore({ db: database.db, limit: 1, lease: '30s', prefix: 'line' })
   const first = held(await exports.acquire('org'))
   const order: string[] = []
   const wait = async (name: string, signal?: AbortSignal) => {
@@ -211,8 +200,10 @@ test('calls of a process wait in a line, and an aborted one leaves it', async ()
 
 test('the signal aborts before the lease ends', async () => {
   fakeTime()
-  const limiter = Ratelimit.concurrency(1, { lease: 2000 })
-  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'signal', clock, cleanupProbability: 0 })
+  const exports = new Semaphore({
+    ...{ db: database.db, limit: 1, lease: 2000, prefix: 'signal' },
+    ...{ clock, cleanupProbability: 0 },
+  })
   const pass = async (ms: number) => {
     time += ms
     await vi.advanceTimersByTimeAsync(ms)
@@ -256,9 +247,7 @@ test('a transaction has one slot of a key', async () => {
     expect(two.fence).toBeGreaterThan(one.fence)
     expect(held(await exports.acquire('org', { tx })).fence).toBeGreaterThan(two.fence)
   })
-  expect(await database.rows("select key from rate_limit_ephemeral where prefix = 'one slot'")).toHaveLength(
-    1,
-  )
+  expect(await database.rows("select key from rate_limit_durable where prefix = 'one slot'")).toHaveLength(1)
 })
 
 test('a signal that aborts as the wait begins ends it, behind others too', async () => {
@@ -288,11 +277,10 @@ describe('a database that does not answer', () => {
       release = resolve
     })
     const { db } = watch(database.db, () => answers)
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const common = { limiter, prefix, cleanupProbability: 0 }
+    const common = { limit: 1, lease: '1h', prefix, cleanupProbability: 0 } as const
     return {
-      exports: new Ratelimit({ ...common, db }),
-      asking: new Ratelimit({ ...common, db: database.db }),
+      exports: new Semaphore({ ...common, db }),
+      asking: new Semaphore({ ...common, db: database.db }),
       release,
     }
   }
@@ -322,10 +310,10 @@ describe('a database that does not answer', () => {
     async (bound, optionsOf) => {
       let isStuck = true
       const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
-      const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-      const exports = new Ratelimit({
+      const exports = new Semaphore({
         db,
-        limiter,
+        limit: 1,
+        lease: '1h',
         prefix: `stuck by ${bound}`,
         cleanupProbability: 0,
         timeout: false,
@@ -338,9 +326,10 @@ describe('a database that does not answer', () => {
 
   test('keeps nothing of calls that were not sent: they charged nothing, and waited for their own key', async () => {
     const { db } = watch(database.db, () => new Promise(() => {}))
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const common = { db, limiter, prefix: 'given up', timeout: '10m', cleanupProbability: 0 } as const
-    const exports = new Ratelimit(common)
+    const exports = new Semaphore({
+      ...{ db, limit: 1, lease: '1h', prefix: 'given up' },
+      ...{ timeout: '10m', cleanupProbability: 0 },
+    })
     fakeTime()
     const stuck = exports.acquire('org').catch(({ code }: RatelimitError) => code)
     await vi.advanceTimersByTimeAsync(1)
@@ -359,8 +348,7 @@ describe('a database that does not answer', () => {
     const { db, statements } = watch(database.db, () => {
       throw slow
     })
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const exports = new Ratelimit({ db, limiter, prefix: 'slow', cleanupProbability: 0 })
+    const exports = new Semaphore({ db, limit: 1, lease: '1h', prefix: 'slow', cleanupProbability: 0 })
     const calls = Array.from({ length: 100 }, (_, i) => exports.acquire(`org ${i}`))
     const outcomes = await Promise.allSettled(calls)
     expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(100)
@@ -373,8 +361,7 @@ describe('a database that does not answer', () => {
     const { db } = watch(database.db, () => {
       if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
     })
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const exports = new Ratelimit({ db, limiter, prefix: 'away', cleanupProbability: 0 })
+    const exports = new Semaphore({ db, limit: 1, lease: '1h', prefix: 'away', cleanupProbability: 0 })
     const leases = [held(await exports.acquire('one')), held(await exports.acquire('two'))]
     isAway = true
     const errorOf = (call: Promise<unknown>) => call.catch((error: unknown) => error)
@@ -386,8 +373,7 @@ describe('a database that does not answer', () => {
   test('leaves a denial as the answer if it was one before', async () => {
     let isStuck = false
     const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
-    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-    const exports = new Ratelimit({ db, limiter, prefix: 'stuck later', cleanupProbability: 0 })
+    const exports = new Semaphore({ db, limit: 1, lease: '1h', prefix: 'stuck later', cleanupProbability: 0 })
     await exports.acquire('org')
     fakeTime()
     const waits = waitBegins('stuck later')
@@ -400,13 +386,15 @@ describe('a database that does not answer', () => {
 })
 
 test('slots that were free for long are swept', async () => {
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'swept', clock, cleanupProbability: 1 })
+  const exports = new Semaphore({
+    ...{ db: database.db, limit: 1, lease: '30s', prefix: 'swept' },
+    ...{ clock, cleanupProbability: 1 },
+  })
   await held(await exports.acquire('old')).release()
   time += 3 * 3_600_000
   const keys = async () => {
     await exports.acquire('new')
-    return database.rows("select key from rate_limit_ephemeral where prefix = 'swept'")
+    return database.rows("select key from rate_limit_durable where prefix = 'swept'")
   }
   await expect.poll(keys).toEqual([{ key: 'new#0001' }])
 })
@@ -417,19 +405,20 @@ test('a clock that fails takes no slot', async () => {
     if (calls++ === 0) throw new Error('no time')
     return clock()
   }
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const options = { db: database.db, limiter, prefix: 'clock fails', clock: failing, cleanupProbability: 0 }
-  const exports = new Ratelimit(options)
+  const exports = new Semaphore({
+    ...{ db: database.db, limit: 1, lease: '30s', prefix: 'clock fails' },
+    ...{ clock: failing, cleanupProbability: 0 },
+  })
   await expect(exports.acquire('org')).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
   expect(await exports.acquire('org')).toMatchObject({ success: true })
 })
 
 test('a clock that is far ahead', async () => {
-  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
   const far = () => new Date('3000-01-01')
-  const exports = new Ratelimit({
+  const exports = new Semaphore({
     db: database.db,
-    limiter,
+    limit: 1,
+    lease: '30s',
     prefix: 'far',
     clock: far,
     cleanupProbability: 0,
@@ -443,35 +432,26 @@ test('a clock that is far ahead', async () => {
 test('leases are no usage', async () => {
   await slots('listed').acquire('org')
   const limiter = Ratelimit.fixedWindow(5, '1h')
-  expect(await usage({ db: database.db, prefix: 'listed', limiter, durable: false })).toEqual([])
+  expect(await usage({ db: database.db, prefix: 'listed', limiter, durable: true })).toEqual([])
 })
 
-test('a method of the other kind is refused before any SQL', async () => {
-  const exports = slots('other kind') as unknown as Ratelimit
-  const api = new Ratelimit({ db: database.db, limiter: Ratelimit.fixedWindow(5, '1h'), prefix: 'rate' })
-  const calls: (() => Promise<unknown>)[] = [
-    () => exports.limit('key'),
-    () => exports.getRemaining('key'),
-    () => exports.reserve('key'),
-    () => exports.grant('key', 1),
-    () => exports.resetUsedTokens('key'),
-    () => exports.blockUntilReady('key', 0),
-    () => limitAll([{ ratelimit: exports, key: 'key' }]),
-    () => (api as unknown as Ratelimit<'concurrency'>).acquire('key'),
-  ]
-  for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+test('a semaphore is no limit on a rate: a list refuses it before any SQL', async () => {
+  const { db, statements } = watch(database.db)
+  const ratelimit = new Semaphore({ db, limit: 1, lease: '30s', prefix: 'no rate' }) as unknown as Ratelimit
+  const checked = limitAll([{ ratelimit, key: 'key' }])
+  await expect(checked).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(statements).toEqual([])
 })
 
 test('keys are hashed, and watched', async () => {
   const decisions: unknown[] = []
   const listen = (message: unknown) => decisions.push(message)
   diagnostics.subscribe('drizzle-ratelimit:decision', listen)
-  const limiter = Ratelimit.concurrency(3, { lease: '30s' })
-  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'hashed', hashKeys: true })
+  const exports = new Semaphore({ db: database.db, limit: 3, lease: '30s', prefix: 'hashed', hashKeys: true })
   await exports.acquire('ada@example.com')
   await exports.acquire('ada@example.com')
   diagnostics.unsubscribe('drizzle-ratelimit:decision', listen)
-  const rows = await database.rows("select key from rate_limit_ephemeral where prefix = 'hashed'")
+  const rows = await database.rows("select key from rate_limit_durable where prefix = 'hashed'")
   expect(rows.map(({ key }) => String(key).length)).toEqual([69, 69])
   const common = { prefix: 'hashed', rate: 1, success: true, limit: 3, retryAfter: 0, joined: false }
   expect(decisions).toMatchObject([

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { block, sent } from '../../support/busy.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
@@ -116,9 +117,9 @@ test('a database that does not answer ends the calls of an idle process in time'
 })
 
 test('acquire leases the slot that was free while the process was blocked', async () => {
-  const exports = new Ratelimit({
+  const exports = new Semaphore({
     ...{ db: database.db, prefix: `busy ${++prefix}`, cleanupProbability: 0, timeout },
-    limiter: Ratelimit.concurrency(1, { lease: '1m' }),
+    ...{ limit: 1, lease: '1m' },
   })
   const lease = exports.acquire('key', { timeout })
   await sent()
@@ -129,9 +130,9 @@ test('acquire leases the slot that was free while the process was blocked', asyn
 })
 
 test('a lease that was extended in time goes on, though the process was blocked when it should have ended', async () => {
-  const exports = new Ratelimit({
+  const exports = new Semaphore({
     ...{ db: database.db, prefix: `busy ${++prefix}`, cleanupProbability: 0 },
-    limiter: Ratelimit.concurrency(1, { lease: 3_000 }),
+    ...{ limit: 1, lease: 3_000 },
   })
   const lease = await exports.acquire('key')
   if (!lease.success) throw new Error('It was denied.')

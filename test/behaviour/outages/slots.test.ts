@@ -1,14 +1,17 @@
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import type { Database } from '../../../src/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
 // A slot is no charge, so its errors speak of slots.
 
 const database = useDatabase()
-const limiter = Ratelimit.concurrency(1, { lease: '1m' })
 const slotsOn = (db: Database, timeout?: number) =>
-  new Ratelimit({ db, limiter, prefix: 'slots', cleanupProbability: 0, ...(timeout ? { timeout } : {}) })
+  new Semaphore({
+    ...{ db, limit: 1, lease: '1m', prefix: 'slots', cleanupProbability: 0 },
+    ...(timeout ? { timeout } : {}),
+  })
 
 function refuse(): never {
   throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })

@@ -21,6 +21,7 @@ import {
 import { instrument } from '../../../src/otel.ts'
 import * as quota from '../../../src/quota/index.ts'
 import { closePeriods, openReservations, settleExpired } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // An option that does not exist would be ignored: `{ trx }` would charge outside of the transaction.
@@ -41,8 +42,8 @@ function ours(options: object = {}): Untyped {
 const key = () => 'key'
 const route = () => ({ ratelimit: ours(), key })
 const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
-const slots = (options: object = {}) =>
-  ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'unknown slots', ...options })
+const slots = (options: object = {}): Untyped =>
+  new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'unknown slots', ...options })
 const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'unknown credits' })
 const reserved = () => ours().reserve('other', { limiter: Ratelimit.unlimited() })
 const reservedAll = () => all.reserveAll([{ ...request(), limiter: Ratelimit.unlimited() }])
@@ -73,8 +74,9 @@ const ENTRIES: readonly Entry[] = [
   ['blockUntilReady', (more) => ours().blockUntilReady('key', 0, more)],
   ['changePlan', (more) => ours().changePlan('key', { to: calendarWindow(5, 'month'), ...more })],
   ['resetUsedTokens', (more) => ours().resetUsedTokens('key', more)],
-  ['the constructor with a limit on leases', (more) => slots(more)],
+  ['the constructor of a Semaphore', (more) => slots(more)],
   ['acquire', (more) => slots().acquire('key', more)],
+  ['holders', (more) => slots().holders('key', more)],
   ['extend', async (more) => (await slots().acquire('key')).extend(more)],
   ['release of a lease', async (more) => (await slots().acquire('key')).release(more)],
   ['grant', (more) => ours({ limiter: Ratelimit.balance() }).grant('key', 1, more)],
@@ -100,7 +102,6 @@ const ENTRIES: readonly Entry[] = [
   ['commit of spend', async (more) => (await spent()).commit?.(1, more)],
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
-  ['concurrency', (more) => all.concurrency(5, { lease: '1m', ...more })],
   [
     'schedule',
     (more) =>
@@ -185,6 +186,8 @@ test.each([
   ['limit', { weight: 2 }, /The options are: tx, limiter, once, rate, atLeast, force, start\.$/],
   ['the constructor', { timeoutMs: 5 }, 'There is no option timeoutMs. Did you mean timeout?'],
   ['the constructor', { inMemoryBlok: true }, 'There is no option inMemoryBlok. Did you mean inMemoryBlock?'],
+  ['acquire', { limiter }, 'There is no option limiter. Did you mean limit?'],
+  ['the constructor of a Semaphore', { onError: 'allow' }, /^There is no option onError\. /],
   ['rateLimit of Hono', { rat: 5 }, 'There is no option rat. Did you mean rate?'],
   // What is near is not wrong in every call.
   [
@@ -224,3 +227,14 @@ test.each([
     await expect(call('key', '1s')).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
   }
 })
+
+test.each(['acquire', 'holders', 'cleanup', 'close'])(
+  'the error of %s says that it was called without its semaphore',
+  async (name) => {
+    const { [name]: method } = slots()
+    const message = expect.stringContaining('was called without its Semaphore')
+    for (const call of [method, (...given: unknown[]) => ({ [name]: method })[name](...given)]) {
+      await expect(call('key')).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
+    }
+  },
+)

@@ -22,6 +22,8 @@ import * as CALLS from '../../../src/options/call-table.ts'
 import { configNames } from '../../../src/options/settings.ts'
 import * as quota from '../../../src/quota/index.ts'
 import { closePeriods, prorate } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { CONFIG as SEMAPHORE } from '../../../src/semaphore/options.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
 
@@ -73,7 +75,8 @@ describe('a value that the types forbid is refused', () => {
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
   const locking = () =>
     ours({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
-  const slots = () => ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'untyped slots' })
+  const slots = (own: object = {}): Untyped =>
+    new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'untyped slots', ...own })
   const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'untyped credits' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
   // Each has a key of its own, so that none is denied.
@@ -131,14 +134,17 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf('blockUntilReady', [...CALL, 'signal'], (options) => ours().blockUntilReady('key', 0, options)),
     ['getRemainingAll keys', (value) => ours().getRemainingAll(value)],
     ['getRemainingAll options', (value) => ours().getRemainingAll(['key'], value)],
+    ['a semaphore of', (value) => new Semaphore(value)],
+    ...eachOf('a semaphore with', Object.keys(SEMAPHORE), (options) => slots(options).acquire('key')),
+    ['holders key', (value) => slots().holders(value)],
+    ['holders options', (value) => slots().holders('key', value)],
     ['acquire key', (value) => slots().acquire(value)],
     ['acquire options', (value) => slots().acquire('key', value)],
-    ...eachOf('acquire', ['tx', 'limiter', 'signal'], (options) => slots().acquire('key', options)),
+    ...eachOf('acquire', ['tx', 'limit', 'lease', 'timeout', 'signal'], (options) =>
+      slots().acquire('key', options),
+    ),
     ['extend options', async (value) => (await slots().acquire('key')).extend(value)],
     ['release of a lease, options', async (value) => (await slots().acquire('key')).release(value)],
-    ['concurrency limit', (value) => all.concurrency(value, { lease: '1m' })],
-    ['concurrency options', (value) => all.concurrency(5, value)],
-    ...eachOf('concurrency', ['lease'], (options) => all.concurrency(5, options)),
     ['schedule options', (value) => schedule(locking(), 'key', value)],
     ...eachOf('schedule', ['within', 'rate', 'tx', 'limiter'], (options) =>
       schedule(ours({ limiter: Ratelimit.gcra(1e6, '1s'), prefix: 'untyped schedule' }), 'key', {

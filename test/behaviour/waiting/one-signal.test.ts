@@ -2,6 +2,7 @@ import diagnostics from 'node:diagnostics_channel'
 import { getEventListeners } from 'node:events'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 
@@ -14,11 +15,7 @@ test('one signal ends many calls that wait, and Node warns of no listeners', asy
   onTestFinished(() => void process.off('warning', listen))
   const common = { db: database.db, cleanupProbability: 0 }
   const api = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: 'one signal' })
-  const exports = new Ratelimit({
-    ...common,
-    limiter: Ratelimit.concurrency(1, { lease: '1h' }),
-    prefix: 'one signal for leases',
-  })
+  const exports = new Semaphore({ ...common, limit: 1, lease: '1h', prefix: 'one signal for leases' })
   await api.limit('key')
   await exports.acquire('key')
   const controller = new AbortController()

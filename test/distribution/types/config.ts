@@ -38,9 +38,7 @@ new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
 new Ratelimit({ ...common, distributed: true, durable: true })
 // @ts-expect-error it is true or false, and the tables say over how many shards
 new Ratelimit({ ...common, distributed: 32 })
-// @ts-expect-error the statements of slots cannot be sent to one server
-new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), distributed: true })
-// @ts-expect-error nor can those of grants
+// @ts-expect-error the statements of grants cannot be sent to one server
 new Ratelimit({ ...common, limiter: Ratelimit.credits(), distributed: true })
 void usage({ db, prefix: 'p', limiter, distributed: true, durable: true })
 // @ts-expect-error an option of the limiter, not of a call
@@ -188,8 +186,6 @@ new Ratelimit({ ...common, onEntries: () => 5 })
 new Ratelimit({ ...common, onEntries: async () => {}, lease })
 // @ts-expect-error Citus charges row by row
 new Ratelimit({ ...common, onEntries: async () => {}, distributed: true })
-// @ts-expect-error a limit on leases charges nothing
-new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '1s' }), onEntries: async () => {} })
 recording.prefix
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
@@ -208,8 +204,6 @@ new Ratelimit({ ...common, lease, keepEnded: true })
 new Ratelimit({ ...common, lease, thresholds: [0.8] })
 // @ts-expect-error calls that share nothing have no lease
 new Ratelimit({ ...common, lease, coalesce: false })
-// @ts-expect-error slots are not charged in advance
-new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), lease })
 export async function closed(api: Ratelimit): Promise<void> {
   await api.close()
   await api[Symbol.asyncDispose]()
@@ -269,55 +263,6 @@ headersOf(answer, common, { standard: ['draft-8', 'draft-6'] })
 // @ts-expect-error no such standard
 headersOf(answer, common, { standard: 'draft-7' })
 
-const slots = Ratelimit.concurrency(5, { lease: '30s' })
-// @ts-expect-error a lease has an end
-Ratelimit.concurrency(5)
-const exports = new Ratelimit({
-  db,
-  limiter: slots,
-  prefix: 'exports',
-  durable: true,
-  synchronousCommit: true,
-})
-// @ts-expect-error nothing is charged, so no share of it is crossed
-new Ratelimit({ db, limiter: slots, prefix: 'exports', thresholds: [1] })
-// @ts-expect-error a lease needs the database
-new Ratelimit({ db, limiter: slots, prefix: 'exports', onError: 'allow' })
-
-export async function leases(api: Ratelimit): Promise<void> {
-  await using job = await exports.acquire('key', { timeout: '10s', signal: AbortSignal.timeout(5) })
-  // @ts-expect-error what was denied is no lease
-  void job.fence
-  if (job.success) {
-    const [fence, signal]: [number, AbortSignal] = [job.fence, job.signal]
-    const extended: boolean = await job.extend()
-    await db.transaction((tx) => job.release({ tx }))
-    void [fence, signal, extended]
-  }
-  await exports.cleanup()
-  await exports.acquire('key', { limiter: Ratelimit.concurrency(10, { lease: '1m' }) })
-  // @ts-expect-error a lease has no rate
-  await exports.acquire('key', { rate: 2 })
-  // @ts-expect-error no limit on leases
-  await exports.acquire('key', { limiter })
-  // @ts-expect-error it limits how much runs at once, and not the rate of calls
-  await exports.limit('key')
-  // @ts-expect-error
-  await exports.getRemaining('key')
-  // @ts-expect-error
-  await exports.reserve('key')
-  // @ts-expect-error
-  await exports.blockUntilReady('key', '1s')
-  // @ts-expect-error
-  await exports.resetUsedTokens('key')
-  // @ts-expect-error
-  await limitAll([{ ratelimit: exports, key: 'key' }])
-  // @ts-expect-error it limits the rate of calls
-  await api.acquire('key')
-  // @ts-expect-error
-  await api.limit('key', { limiter: slots })
-}
-
 export async function startTimes(api: Ratelimit): Promise<void> {
   const turn = await schedule(api, 'key', { within: '30s', rate: 2 })
   if (turn.success) {
@@ -330,8 +275,6 @@ export async function startTimes(api: Ratelimit): Promise<void> {
   }
   // @ts-expect-error without a bound, the debt would have none
   await api.schedule('key')
-  // @ts-expect-error
-  await schedule(exports, 'key', { within: '30s' })
 }
 
 const credits = new Ratelimit({

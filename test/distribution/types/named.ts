@@ -3,7 +3,6 @@ import type { Allowed, Limiter, Ratelimit, ReservedPart, ReserveOptions } from '
 // What does not compile of reservations with a name.
 
 declare const tokens: Ratelimit
-declare const slots: Ratelimit<'concurrency'>
 declare const credits: Ratelimit<'credits'>
 declare const PLAN: Limiter
 
@@ -26,8 +25,6 @@ export const twice: ReserveOptions = { id: 'job', expires: '10m', once: { id: 'j
 export const bare: Promise<Allowed> = tokens.settle('job', 3120)
 // @ts-expect-error A name has a key.
 export const keyless: Promise<Allowed> = tokens.settle({ id: 'job' }, 3120)
-// @ts-expect-error Leases are not settled.
-export const lease: Promise<Allowed> = slots.settle({ key: 'org:1', id: 'job' }, 1)
 export const granted: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1)
 // @ts-expect-error Credits have no plans.
 export const planned: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1, { limiter: PLAN })

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Limiter } from '../../../src/algorithms/algorithm.ts'
 import { checkTables, limitAll, Ratelimit, rateLimitDurable, rateLimitTables } from '../../../src/index.ts'
 import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -85,9 +86,9 @@ async function callEverything(round: string): Promise<void> {
     }
     await readRows(prefix, limiter, isBalance(name))
   }
-  const slots = new Ratelimit({
-    ...{ db: db(), limiter: Ratelimit.concurrency(1, { lease: '1m' }), prefix: `${round} slots` },
-    ...{ durable: true, synchronousCommit: true, cleanupProbability: 0 },
+  const slots = new Semaphore({
+    ...{ db: db(), limit: 1, lease: '1m', prefix: `${round} slots` },
+    ...{ synchronousCommit: true, cleanupProbability: 0 },
   })
   const lockout = new Ratelimit({
     ...{ db: db(), limiter: Ratelimit.lockout(2, '1m', { block: '1m' }), prefix: `${round} blocked` },
@@ -112,6 +113,7 @@ async function callEverything(round: string): Promise<void> {
     const lease = await slots.acquire('one')
     await slots.acquire('one', { timeout: '1s' })
     await db().transaction((tx) => slots.acquire('two', { tx }))
+    expect(await slots.holders('one')).toHaveLength(1)
     if (lease.success) expect(await lease[free]()).toBe(true)
     if (lease.success) await lease.release()
   }

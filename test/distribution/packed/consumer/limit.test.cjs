@@ -10,6 +10,7 @@ const {
   limitAll,
 } = require('drizzle-ratelimit')
 const { calendarWindow } = require('drizzle-ratelimit/calendar')
+const { Semaphore } = require('drizzle-ratelimit/semaphore')
 const { Pool } = require('pg')
 
 const pool = new Pool({ connectionString: process.env.DATABASE_URL })
@@ -37,6 +38,13 @@ test('limits', async () => {
   await month.resetUsedTokens('key')
   expect(await month.limit('key', { rate: 5 })).toMatchObject({ success: true, remaining: 0 })
   expect(await month.cleanup()).toBe(0)
+
+  const exports = new Semaphore({ db, prefix: 'exports', limit: 1, lease: '1m' })
+  const job = await exports.acquire('key')
+  expect(await exports.holders('key')).toMatchObject([{ slot: 1, fence: job.fence }])
+  expect(await exports.acquire('key')).toMatchObject({ success: false })
+  expect(await job.release()).toBe(true)
+  expect(await exports.holders('key')).toEqual([])
 
   const migrating = new Ratelimit({ db, limiter: Ratelimit.gcra(5, '1m'), prefix: 'own', autoMigrate: true })
   expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 4 })

@@ -23,6 +23,7 @@ import { fromKysely } from 'drizzle-ratelimit/kysely'
 import * as next from 'drizzle-ratelimit/next'
 import * as otel from 'drizzle-ratelimit/otel'
 import { rateLimitDurable, rateLimitTables } from 'drizzle-ratelimit/schema'
+import { type Holder, Semaphore } from 'drizzle-ratelimit/semaphore'
 import * as trpc from 'drizzle-ratelimit/trpc'
 
 export async function use(): Promise<LimitResult> {
@@ -43,6 +44,13 @@ export async function use(): Promise<LimitResult> {
     if (error instanceof RatelimitError) console.log(error.code, storageSql(), tableSql(), fromKysely)
     throw error
   }
+}
+
+export async function work(db: Database): Promise<readonly Holder[]> {
+  const exports = new Semaphore({ db, prefix: 'exports', limit: 5, lease: '30s' })
+  const job = await exports.acquire('key')
+  if (job.success) await job.release()
+  return exports.holders('key')
 }
 
 /** The same limit wherever a request may come from. */

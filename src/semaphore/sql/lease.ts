@@ -1,14 +1,14 @@
 import { and, type SQL, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
-import { ROWS } from '../algorithms/rows.ts'
-import type { Statement } from '../database/statement.ts'
-import { builder, isDecidedRow, isTheRow, link, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
-import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
-import { guard, guardedStatement } from './guard.ts'
-import { CLOCK_MS } from './levels.ts'
-import { lockedRow } from './rows.ts'
-import { type Commit, settingsOf } from './setting.ts'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { ROWS } from '../../algorithms/rows.ts'
+import type { Statement } from '../../database/statement.ts'
+import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../statements/builder.ts'
+import { callsFrom } from '../../statements/calls.ts'
+import { fromColumn, isOfKind, onGrid, toColumn } from '../../statements/columns.ts'
+import { guard, guardedStatement } from '../../statements/guard.ts'
+import { CLOCK_MS } from '../../statements/levels.ts'
+import { lockedRow } from '../../statements/rows.ts'
+import { type Commit, settingsOf } from '../../statements/setting.ts'
 
 export interface LeaseSource {
   readonly table: RateLimitTable
@@ -44,7 +44,7 @@ export function leaseStatement(source: ChangeSource): Statement {
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
-  const isSlot = [isTheRow(table, parameters, sql`call.key`), isOfKind(ROWS.concurrency, table)]
+  const isSlot = [isTheRow(table, parameters, sql`call.key`), isOfKind(ROWS.slot, table)]
   const row = lockedRow(table, { ends: table.lastRefill }, isSlot, { waits, guarding })
   const found = sql`select call.place, call.key, call.fence
     from ${callsFrom(parameters, ['key', 'fence'])} cross join lateral (${row}) as slot`

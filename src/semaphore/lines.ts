@@ -3,26 +3,23 @@ import type { Checker } from '../check/checker.ts'
 import type { Slot } from './ask.ts'
 import { Line, type LineOptions } from './line.ts'
 import type { Look } from './look.ts'
+import type { Plan } from './plan.ts'
 
 /** A line and the plan of those who wait in it. */
-interface Planned {
-  readonly limit: number
-  readonly leaseMs: number
+interface Planned extends Plan {
   readonly line: Line
 }
 
 /** The lines of each key. Calls under another plan wait for other slots, so they have a line of their own. */
 const linesOf: (checker: Checker) => Map<string, Planned[]> = /* @__PURE__ */ onceFor(() => new Map())
 
-/** What calls of one line have in common. */
-export interface Plan {
+/** What calls of one line have in common. The key is the one that is stored. */
+export interface Sought extends Plan {
   readonly key: string
-  readonly limit: number
-  readonly leaseMs: number
 }
 
 /** The line of a plan, if somebody waits in it. */
-export function lineFor(checker: Checker, { key, limit, leaseMs }: Plan): Line | undefined {
+export function lineFor(checker: Checker, { key, limit, leaseMs }: Sought): Line | undefined {
   const planned = linesOf(checker).get(key)
   return planned?.find((each) => each.limit === limit && each.leaseMs === leaseMs)?.line
 }
@@ -31,8 +28,8 @@ export function lineFor(checker: Checker, { key, limit, leaseMs }: Plan): Line |
  * A new line, which begins with a denial. In Workers a call cannot wait for another, so each has a line that
  * nobody else finds.
  */
-export function newLine(checker: Checker, plan: Plan, options: LineOptions, denial: Look): Line {
-  const { key, limit, leaseMs } = plan
+export function newLine(checker: Checker, sought: Sought, options: LineOptions, denial: Look): Line {
+  const { key, limit, leaseMs } = sought
   const lines = linesOf(checker)
   const onEmpty = (turn: number | undefined) => {
     const others = lines.get(key)?.filter((each) => each.line !== line) ?? []

@@ -1,35 +1,27 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
-import type { Credits } from '../algorithms/credits.ts'
 import { checkSignal } from '../check/block.ts'
 import type { Checker } from '../check/checker.ts'
 import { watched } from '../check/layers.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import { ownError } from '../errors.ts'
-import type { AcquireOptions } from '../options/calls.ts'
-import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
+import { checkKey } from '../options/validate.ts'
 import type { Slot } from './ask.ts'
 import { type Lease, leaseOf, type NoLease } from './lease.ts'
 import type { Look } from './look.ts'
+import type { AcquireOptions } from './options.ts'
+import { checkLimit, lengthOf, type Plan } from './plan.ts'
 import { change } from './slots.ts'
 import { slotInTime, type Wanted } from './waiting.ts'
 
-/** @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_DURATION` */
-export function wantedBy(
-  prefix: string,
-  own: Limiter | Concurrency | Credits,
-  key: string,
-  options: AcquireOptions,
-): Wanted {
-  const { timeout = 0, signal, limiter = own, tx } = options
+/** @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_DURATION` */
+export function wantedBy(prefix: string, own: Plan, key: string, options: AcquireOptions): Wanted {
+  const { timeout = 0, limit, lease, signal, tx } = options
   checkKey(key, prefix)
-  const isOwn = isConcurrency(own)
-  checkOption(isOwn && isConcurrency(limiter), 'acquire needs a limiter made by Ratelimit.concurrency.')
   checkSignal(signal)
   return {
     key,
-    limiter,
+    limit: limit === undefined ? own.limit : checkLimit(limit),
+    leaseMs: lease === undefined ? own.leaseMs : lengthOf(lease),
     timeoutMs: parseDuration(timeout, 'The timeout', 0),
     signal: signal ?? undefined,
     tx,
@@ -38,12 +30,12 @@ export function wantedBy(
 
 /** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
-  const { key, limiter, tx } = wanted
+  const { key, limit, tx } = wanted
   const { lease } = await watched(
     [{ checker, call: { key, rate: 1 } }],
     tx,
     () => acquireIn(checker, wanted),
-    ({ lease, remaining }) => [{ answer: { retryAfter: 0, ...lease, limit: limiter.limit, remaining } }],
+    ({ lease, remaining }) => [{ answer: { retryAfter: 0, ...lease, limit, remaining } }],
   )
   return lease
 }
@@ -69,8 +61,7 @@ async function acquireIn(
   }
 }
 
-function leased(checker: Checker, { limiter, tx }: Wanted, slot: Slot, sentAt: number): Lease {
-  const { leaseMs } = limiter
+function leased(checker: Checker, { leaseMs, tx }: Wanted, slot: Slot, sentAt: number): Lease {
   const timed = {
     leaseMs,
     extend: () => change(checker, 'extend', slot, leaseMs, undefined),
@@ -90,10 +81,10 @@ function untilCommit() {
   return { leaseMs: undefined, extend: async () => true, release }
 }
 
-function noLease({ open, endsInMs = 0 }: Look, { limiter }: Wanted): NoLease {
+function noLease({ open, endsInMs = 0 }: Look, { limit }: Wanted): NoLease {
   return {
     success: false,
-    retryAfter: limiter.limit === 0 ? Number.POSITIVE_INFINITY : open > 0 ? 0 : endsInMs,
+    retryAfter: limit === 0 ? Number.POSITIVE_INFINITY : open > 0 ? 0 : endsInMs,
     [Symbol.asyncDispose]: async () => {},
   }
 }

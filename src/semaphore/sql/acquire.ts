@@ -1,21 +1,18 @@
 import { and, type SQL, sql } from 'drizzle-orm'
-import { ROWS } from '../algorithms/rows.ts'
-import type { Statement } from '../database/statement.ts'
-import { literal, quotedName } from '../tables/table-name.ts'
-import { answered } from './answered.ts'
-import { builder, isDecidedRow, type Link, link, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
-import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
-import { guard, guardedStatement } from './guard.ts'
+import type { Statement } from '../../database/statement.ts'
+import { answered } from '../../statements/answered.ts'
+import { builder, isDecidedRow, type Link, link, name, Parameters } from '../../statements/builder.ts'
+import { callsFrom } from '../../statements/calls.ts'
+import { fromColumn, onGrid, toColumn } from '../../statements/columns.ts'
+import { guard, guardedStatement } from '../../statements/guard.ts'
+import { CLOCK_MS } from '../../statements/levels.ts'
+import { insertRow, lockedRow, newRows } from '../../statements/rows.ts'
+import { settingsOf } from '../../statements/setting.ts'
+import { literal, quotedName } from '../../tables/table-name.ts'
 import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
 import { IS_RARE, type LeaseSource } from './lease.ts'
-import { BY_ITSELF, CLOCK_MS } from './levels.ts'
-import { insertRow, lockedRow, newRows } from './rows.ts'
-import { settingsOf } from './setting.ts'
+import { endOf, slotsOfKey } from './slot-rows.ts'
 import { HAS_USE, KEPT, turn, turnOf } from './turns.ts'
-
-// A slot is a row. Its key is the limited key and the slot's number, `last_refill` is the end of its lease, and
-// `count` is the fence of its last lease.
 
 export interface AcquireSource extends LeaseSource {
   /** Whether the lock of the row is the lease, so that it ends with the caller's transaction. */
@@ -27,9 +24,6 @@ const KEYS = name('ratelimit_keys')
 const LOCKED = name('ratelimit_locked')
 const MISSING = name('ratelimit_missing')
 const TAKEN = name('ratelimit_taken')
-
-/** No lease has ended before. */
-const LONG_AGO = sql.raw('0::float8')
 
 /**
  * The statement that leases slots of keys, for each of `calls` one: the free ones with the lowest numbers. It
@@ -52,20 +46,12 @@ export function acquireStatement(source: AcquireSource): Statement {
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
   const now = sql`(select now from ${CLOCK})`
   const keyOf = (number: SQL) => sql`of_key.key || '#' || lpad(${number}::text, 4, '0')`
-  const ends = sql`case when ${isOfKind(ROWS.concurrency, table)} then ${fromColumn('lastRefill', table.lastRefill)} else ${LONG_AGO} end`
-
-  // The range is for the index. In some collations it has other keys too.
-  const slots = sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${ends} as ends,
-      ${fromColumn('count', table.count)} as count
-    from ${table}
-    where ${table.prefix} = ${prefix} and ${table.key} between call.key || '#0000' and call.key || '#9999'
-      and starts_with(${table.key}, call.key || '#') and length(${table.key}) = length(call.key) + 5 ${BY_ITSELF}`
   const numbers = sql`select ${lockName(table, prefix, sql`call.key`)} as lock_name,
       min(ends) filter (where number > 0 and ends > now) as ends,
       max(ends) filter (where number = 0) as kept_until, max(count) filter (where number = 0) as kept_for,
       coalesce(pg_catalog.array_agg(number) filter (where number > 0 and ends > now), '{}') as leased,
       coalesce(pg_catalog.array_agg(number order by number) filter (where number > 0 and ends <= now), '{}') as free
-    from (${slots}) as slot`
+    from (${slotsOfKey(table, prefix)}) as slot`
   const none = sql`'{}'::integer[]`
   const held = joined
     ? sql`${numbersHeld('others')} as held, ${numbersHeld('this transaction')} as own`
@@ -92,7 +78,7 @@ export function acquireStatement(source: AcquireSource): Statement {
     <= ${limit}::bigint`
   const row = lockedRow(table, { key: table.key, count: fromColumn('count', table.count).as('count') }, [
     isDecidedRow(table, parameters, keyOf(name('number'))),
-    sql`${ends} <= ${now}`,
+    sql`${endOf(table)} <= ${now}`,
   ])
   const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
       select stored.key, stored.count

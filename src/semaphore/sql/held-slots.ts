@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
-import { literal, quotedName } from '../tables/table-name.ts'
-import { name } from './builder.ts'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { name } from '../../statements/builder.ts'
+import { literal, quotedName } from '../../tables/table-name.ts'
 
 // A transaction that holds a slot holds two advisory locks, because others see neither its new rows nor its
 // changes: one on the name of the key, and one on the number of the slot, which is the name plus the number.
@@ -21,18 +21,27 @@ export const HAS_HOLDERS: SQL = sql.raw(
   'case when pg_try_advisory_lock(lock_name) then not pg_advisory_unlock(lock_name) else true end',
 )
 
+const NUMBER = sql`(objid::bigint & ${NUMBERS})::integer`
+
+/** The locks on numbers of the key's slots, among all locks of the server. */
+const LOCKS = sql`from pg_catalog.pg_locks
+    where locktype = 'advisory' and objsubid = 1 and granted
+      and database = (select oid from pg_catalog.pg_database where datname = current_database())
+      and (classid::bigint << 32 | objid::bigint) & ~${NUMBERS} = lock_name and objid::bigint & ${NUMBERS} > 0`
+
 /**
  * The numbers of the key's slots that open transactions hold. It reads all locks of the server, so it is for
  * keys that have holders.
  */
 export function numbersHeld(by: 'others' | 'this transaction'): SQL {
   const pid = sql.raw(by === 'others' ? 'is distinct from' : '=')
-  return sql`array(select (objid::bigint & ${NUMBERS})::integer from pg_catalog.pg_locks
-    where locktype = 'advisory' and objsubid = 1 and granted
-      and database = (select oid from pg_catalog.pg_database where datname = current_database())
-      and (classid::bigint << 32 | objid::bigint) & ~${NUMBERS} = lock_name and objid::bigint & ${NUMBERS} > 0
+  return sql`array(select ${NUMBER} ${LOCKS}
       and pid ${pid} pg_backend_pid())`
 }
+
+/** The same numbers as rows, each with whether this transaction holds it. It takes no lock. */
+export const SLOTS_HELD: SQL = sql`select ${NUMBER} as number, bool_or(pid is not distinct from pg_backend_pid()) as own
+    ${LOCKS} group by 1`
 
 /** Makes the transaction hold the slot with the number until it ends. */
 export function holdSlot(number: SQL): SQL {

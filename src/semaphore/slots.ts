@@ -6,13 +6,13 @@ import { UNHURRIED } from '../check/unhurried.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { ownError } from '../errors.ts'
-import type { LeaseAction } from '../statements/lease.ts'
-import { turnNumber } from '../statements/turns.ts'
 import { type Acquire, askForSlots, NOTHING, type Slot, type SlotAnswer, type SlotRequest } from './ask.ts'
 import { stopsAt } from './lease.ts'
 import { lineFor, slotFreed } from './lines.ts'
 import type { Caller, Look } from './look.ts'
 import { senderOf } from './slot-queue.ts'
+import type { LeaseAction } from './sql/lease.ts'
+import { turnNumber } from './sql/turns.ts'
 
 /** The answer to a request. */
 type Placed = Decided<SlotRequest, SlotAnswer>

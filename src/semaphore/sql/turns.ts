@@ -1,9 +1,9 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
-import { MAX_SLOTS } from '../algorithms/concurrency.ts'
-import { builder, type Parameters } from './builder.ts'
-import { forEach, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
-import { NO_STATE, newRows } from './rows.ts'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { builder, type Parameters } from '../../statements/builder.ts'
+import { forEach, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from '../../statements/columns.ts'
+import { NO_STATE, newRows } from '../../statements/rows.ts'
+import { MAX_SLOTS } from '../plan.ts'
 
 // The processes that wait for slots of a key take turns. The row with the number 0 says for whom the next slot
 // is kept: `count` is the turn, and `last_refill` its end. All times are those of the database, whatever clock

@@ -1,4 +1,3 @@
-import type { Concurrency } from '../algorithms/concurrency.ts'
 import { whenAborted } from '../base/abort.ts'
 import { wait } from '../check/block.ts'
 import { Timeout } from '../check/bounds.ts'
@@ -9,15 +8,12 @@ import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Acquire } from './ask.ts'
 import type { Line, Waiting } from './line.ts'
-import { lineFor, newLine, type Plan } from './lines.ts'
+import { lineFor, newLine, type Sought } from './lines.ts'
 import type { Look } from './look.ts'
 import { endTurn, look } from './slots.ts'
 
 /** A wanted lease. */
-export interface Wanted {
-  /** The key as it is stored. */
-  readonly key: string
-  readonly limiter: Concurrency
+export interface Wanted extends Sought {
   readonly timeoutMs: number
   readonly signal: AbortSignal | undefined
   readonly tx: Database | undefined
@@ -45,24 +41,16 @@ export async function slotInTime(
   const endsAt = performance.now() + timeoutMs
   signal?.throwIfAborted()
   if (joined) return waitIn(joined, checker, wanted, endsAt)
-  const line = lineFor(checker, planOf(wanted))
+  const line = lineFor(checker, wanted)
   if (timeoutMs === 0) return lookBehind(line, checker, wanted)
   if (line) return waitInLine(() => line, checker, wanted, endsAt)
   const found = await lookWithin(timeoutMs, checker, wanted, undefined)
   if (found.slot) return found
-  const lineOf = () => lineFor(checker, planOf(wanted)) ?? lineBehind(found, checker, wanted)
+  const lineOf = () => lineFor(checker, wanted) ?? lineBehind(found, checker, wanted)
   return waitInLine(lineOf, checker, wanted, endsAt)
 }
 
-function planOf({ key, limiter }: Wanted): Plan {
-  return { key, limit: limiter.limit, leaseMs: limiter.leaseMs }
-}
-
-function soughtBy(
-  { key, limiter: { limit, leaseMs } }: Wanted,
-  since: number | undefined,
-  waits: boolean,
-): Acquire {
+function soughtBy({ key, limit, leaseMs }: Wanted, since: number | undefined, waits: boolean): Acquire {
   return { purpose: 'acquire', key, limit, leaseMs, since, waits }
 }
 
@@ -111,15 +99,15 @@ function lookWithin(
 }
 
 function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
-  const plan = planOf(wanted)
+  const { key, limit } = wanted
   return newLine(
     checker,
-    plan,
+    wanted,
     {
-      limit: plan.limit,
+      limit,
       lookFor: (since, caller) => look(checker, soughtBy(wanted, since, true), undefined, caller),
       onEmpty: (turn) => {
-        if (turn !== undefined) endTurn(checker, plan.key, plan.limit, turn)
+        if (turn !== undefined) endTurn(checker, key, limit, turn)
       },
     },
     denial,

@@ -5,10 +5,10 @@ import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { exactNumber } from '../runtime/number-columns.ts'
-import { acquireStatement } from '../statements/acquire.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
-import { type LeaseAction, type LeaseSource, leaseStatement } from '../statements/lease.ts'
 import { kept } from '../statements/statements.ts'
+import { acquireStatement } from './sql/acquire.ts'
+import { type LeaseAction, type LeaseSource, leaseStatement } from './sql/lease.ts'
 
 /** Asks for a slot of a key. */
 export interface Acquire {

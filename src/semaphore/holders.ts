@@ -1,0 +1,60 @@
+import type { Checker } from '../check/checker.ts'
+import { runOn } from '../check/run-on.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
+import { mustHave } from '../database/rows.ts'
+import { type Row, runOnce } from '../database/run.ts'
+import { timed } from '../diagnostics.ts'
+import { exactNumber } from '../runtime/number-columns.ts'
+import { kept } from '../statements/statements.ts'
+import { holdersStatement } from './sql/holders.ts'
+
+/** A slot that is held now. */
+export interface Holder {
+  /** The number of the slot, from 1. */
+  readonly slot: number
+  /** The fence of its lease. Undefined if another transaction holds the slot: nobody else sees its row. */
+  readonly fence: number | undefined
+  /** Unix milliseconds at which it was leased. Undefined if another transaction holds the slot. */
+  readonly since: number | undefined
+  /** Unix milliseconds at which its lease ends. Undefined if it ends with a transaction. */
+  readonly expires: number | undefined
+}
+
+/** Lists the slots of the key that are held now, in their order. */
+export function holdersOf(checker: Checker, key: string, tx: Database | undefined): Promise<Holder[]> {
+  const { prefix } = checker.rows.namespace
+  return withinTimeout([checker], tx, (at) =>
+    runOn(checker, at, 'looks', (connection) =>
+      timed({ prefix, statement: 'look', keys: 1 }, () => look(checker, key, connection)),
+    ),
+  )
+}
+
+async function look({ rows }: Checker, key: string, connection: Connection): Promise<Holder[]> {
+  const { table, namespace } = rows
+  const clock = namespace.clock?.() ?? null
+  const injectedClock = clock !== null
+  const statement = kept(table.statements, `holders ${injectedClock}`, () =>
+    holdersStatement(table.table, injectedClock),
+  )
+  const values = { prefix: namespace.prefix, key, clock }
+  return (await uncharged(runOnce(connection, statement, values))).map(holderIn)
+}
+
+function holderIn(row: Row): Holder {
+  const fence = numberOr(row['fence'])
+  return {
+    slot: Number(mustHave(row['number'])),
+    fence,
+    // A fence begins with the time of its lease.
+    since: fence === undefined ? undefined : Math.floor(fence / 1_000),
+    expires: numberOr(row['ends']),
+  }
+}
+
+function numberOr(value: unknown): number | undefined {
+  return mustHave(value) === null ? undefined : exactNumber(value)
+}

@@ -1,0 +1,5 @@
+export type { TxOptions } from '../options/calls.ts'
+export type { Holder } from './holders.ts'
+export type { Lease, LeaseOptions, NoLease } from './lease.ts'
+export type { AcquireOptions, SemaphoreConfig } from './options.ts'
+export { Semaphore } from './semaphore.ts'
