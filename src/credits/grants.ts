@@ -8,7 +8,7 @@ import type { TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
-import { keyOfGrant, readAll, readSums } from './read.ts'
+import { idOf, keyOfGrant, readAll, readSums } from './read.ts'
 import { type Account, isEndless, leftOf, type Sums } from './seen.ts'
 import { usageOf } from './usage.ts'
 
@@ -94,11 +94,13 @@ function grantKey({ checker, key }: Account, id: unknown): string {
 /** The grants of a key, with those that have ended and are kept, in the order in which calls take from them. */
 export async function grantsOf(account: Account, { tx }: TxOptions): Promise<CreditGrant[]> {
   const { grants, now } = await readAll(account, tx)
-  return grants.map((each) => {
+  return grants.flatMap((each) => {
+    const id = idOf(account, each)
+    if (id === undefined) return []
     const { count, prevCount, windowStart, tokens, lastRefill } = each.look.state
     const isVoided = tokens < 0
     return {
-      id: each.id,
+      id,
       amount: prevCount,
       used: count,
       left: leftOf(each),

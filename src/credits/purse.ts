@@ -87,8 +87,8 @@ class Charging implements Purse {
   #had(decisions: readonly Decision[]): number {
     const before = this.#before(decisions)
     if (this.rows.length === 0) return netOf(before)
-    const locked = new Set(this.rows.map(({ grant }) => grant?.id))
-    const grants = before.grants.filter(({ id }) => locked.has(id))
+    const locked = new Set(this.rows.map(({ call }) => call.key))
+    const grants = before.grants.filter(({ request }) => locked.has(request.key))
     const left = grants.map(({ request, look }) => leftOf({ request, look: { ...look, now: before.now } }))
     return Math.max(
       left.reduce((sum, each) => sum + each, -before.debt),

@@ -36,6 +36,11 @@ export function keyOfGrant(key: string, id: string): string {
   return `${key}${GRANT}${toHex(id)}`
 }
 
+/** The id of a grant. Undefined if another program has written the row. */
+export function idOf({ key }: Account, { request }: Grant): string | undefined {
+  return fromHex(request.key.slice(key.length + GRANT.length))
+}
+
 /** What a call needs to know of the grants of a key. */
 export interface Needed {
   /** Those that pay it come first. Below 0, those that get it back. */
@@ -97,11 +102,10 @@ function rowsIn({ credits, key }: Account, rows: readonly Row[]): Rows {
   for (const row of rows) {
     const rest = mustHave(row['rest'])
     if (typeof rest !== 'string') continue
-    const id = fromHex(rest.slice(GRANT.length))
     if (rest === DEBT) debt = exactNumber(columnIn(row, 'count'))
-    else if (id !== undefined) {
+    else {
       const look = { now, params: limiter.params, state: stateIn(row, limiter), granted: 0 }
-      grants.push({ id, request: lookAt(key + rest, limiter), look })
+      grants.push({ request: lookAt(key + rest, limiter), look })
     }
   }
   return { now, debt, grants: grants.toSorted(inOrder) }
@@ -114,6 +118,6 @@ function inOrder(one: Grant, other: Grant): number {
     a.tokens - b.tokens ||
     a.windowStart - b.windowStart ||
     a.lastRefill - b.lastRefill ||
-    compareText(one.id, other.id)
+    compareText(one.request.key, other.request.key)
   )
 }

@@ -18,7 +18,6 @@ export interface Account {
 
 /** A grant's row as it was read. */
 export interface Grant {
-  readonly id: string
   /** A look at its row. */
   readonly request: Request
   readonly look: Decision

@@ -40,8 +40,9 @@ export async function withFunds(
       ...(await sendPayers(own, at, besideOf(own))),
       payers: own,
     }))
+    if (sent.isOver) return sent
     const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
-    if (sent.isOver || lacking.length === 0) return sent
+    if (lacking.length === 0) return sent
     const later = await findAll(calls, find)
     const isWorse = (payer: Payer) => {
       const now = later[payers.indexOf(payer)]?.purse

@@ -52,6 +52,14 @@ test('without a grant there is nothing, and a denial writes nothing', async () =
   expect(rows).toEqual([{ rows: 0 }])
 })
 
+test('all calls have one order of ids, also of those beyond the first plane of Unicode', async () => {
+  const { credits } = creditsOn()
+  for (const id of ['\u{1f600}', '\ufffd']) await credits.grant('org', 10, { id })
+  await credits.limit('org')
+  await credits.limit('org', { force: true })
+  expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([2, 0])
+})
+
 test('calls take by priority, then by end, then by age, then by id', async () => {
   const { clock, credits, left } = creditsOn()
   await credits.grant('org', 10, { id: 'forever' })
