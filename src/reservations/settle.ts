@@ -123,9 +123,19 @@ async function settleFrom(all: Together, tx: At): Promise<SettledList | undefine
 }
 
 function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | undefined> {
+  const { settled } = all
+  const lates = settled.filter(mayBeLate)
   // Outside of a list, what was too little would be charged to another period than the one that paid.
-  const needsList = all.settled.some((each) => mayBeLate(each) && differenceOf(each) > 0)
-  return isAlone(all) && !needsList ? settleOne(all, tx) : settleList(all, tx)
+  const needsList = lates.some((each) => differenceOf(each) > 0)
+  if (isAlone(all) && !needsList) return settleOne(all, tx)
+  const joined = settled.length > 1 ? lates[0]?.each.checker.joined(tx) : undefined
+  if (!joined) return settleList(all, tx)
+  // If it is too late, it has not locked all rows in their order, so it keeps no lock.
+  return inTransactionIf(
+    joined,
+    ({ db }) => settleList(all, db),
+    (found) => found !== undefined && 'answers' in found,
+  )
 }
 
 /** One limit that one row has paid needs no list, so its settlement shares a statement as checks do. */

@@ -153,3 +153,32 @@ test.each(CASES)(
     expect(await other.getRemaining('key')).toMatchObject({ used: isList ? cost : 0 })
   },
 )
+
+test('a list that is too late in a transaction keeps no lock of a later row before that of an earlier one', async () => {
+  const { db } = database.connect(4)
+  const clock = new TestClock()
+  const common = { db, limiter: Ratelimit.fixedWindow(10, '1h'), timeout: false, clock: clock.now } as const
+  const requests = ['first', 'second'].map((prefix) => ({
+    ratelimit: new Ratelimit({ ...common, prefix, cleanupProbability: 0, keepEnded: true, grace: '1h' }),
+    key: 'key',
+    rate: 6,
+  }))
+  const reserved = await reserveAll(requests)
+  if (!reserved.success) throw new Error('denied')
+  clock.advance(3_600_000)
+  const blocker = await database.client()
+  const lock = (prefix: string) =>
+    blocker.query(`select from rate_limit_ephemeral where prefix = '${prefix}' for update`)
+  await blocker.query('begin')
+  try {
+    await lock('first')
+    // The first limit gets nothing back, so the list need not lock it.
+    const settled = db.transaction((tx) => reserved.commit([6, 2], { tx }))
+    await untilWaiting(database)
+    await lock('second')
+    await blocker.query('commit')
+    expect(await settled).toMatchObject([{ remaining: 10 }, { returned: 4 }])
+  } finally {
+    await blocker.query('rollback')
+  }
+})
