@@ -1,5 +1,4 @@
 import type { Params } from '../algorithms/algorithm.ts'
-import { afterCalls } from '../answers/outcome.ts'
 import { onceFor } from '../base/once-for.ts'
 import { type Connection, telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
@@ -10,11 +9,11 @@ import { isWithdrawal, newSending, type Sending } from '../database/sending.ts'
 import type { Value } from '../database/statement.ts'
 import type { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
-import type { Decision, Namespace } from '../runtime/call.ts'
+import type { Namespace } from '../runtime/call.ts'
 import type { Watch } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
-import { listsStatement } from '../statements/lists.ts'
+import { listsStatement, sentByEach } from '../statements/lists.ts'
 import { mayNeedSeveral, type RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
@@ -57,11 +56,10 @@ export function queued(
 ): SharedList {
   const { rows, groups, connection, commit } = list
   const shapes = shapesOf(list, 'skips')
-  // Each estimate notes what there was before it.
-  const isBound = groups.length > 0 || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(
     (row, place) =>
-      `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
+      // A shared statement has an answer only if the row exists, whether the list needs it or not.
+      `${nameOfShape(row, { ...(shapes[place] as ListRow), isNeeded: true })} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
   )
   return {
     list,
@@ -73,8 +71,8 @@ export function queued(
     kind: mayNeedSeveral(rows)
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
-    asks: rows.map((row, place) =>
-      mayBeCommon(shapes[place] as ListRow) && !isBound ? row.rate : undefined,
+    shares: rows.map((row, place) =>
+      groups.length === 0 && mayBeCommon(shapes[place] as ListRow) ? row.paidWindowStart : undefined,
     ),
   }
 }
@@ -84,9 +82,9 @@ let lastId = 0
 /** A number for each namespace. Lists with different namespaces may have different clocks. */
 const idOf = onceFor((_: Namespace) => ++lastId)
 
-/** Whether lists that ask the same of the row may share it. */
-function mayBeCommon(shape: ListRow): boolean {
-  return isPlain(shape) && !shape.makes
+/** Whether lists may have the row in common. */
+function mayBeCommon({ does, makes }: ListRow): boolean {
+  return does !== 'look' && !makes
 }
 
 /** Decides lists by one statement, as far as possible without waiting for a row. */
@@ -181,7 +179,7 @@ async function askLists(
   const shapes = makes ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
   const payers = payersIn(groups, rows)
   const params = rows.map((row) => paramsFor(row, undefined))
-  const values: Record<string, Value> = { one: numberArray(lists.map(() => 1)) }
+  const values: Record<string, Value> = {}
   const sent = lists.map(({ list }) => sentOfGroups(list.groups))
   for (const [place, [name]] of sentOfGroups(groups).entries())
     values[name] = numberArray(sent.map((own) => mustHave(own[place])[1]))
@@ -189,9 +187,10 @@ async function askLists(
     const shape = shapes[place] as ListRow
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
+    const each = sentByEach(shape, isCommon[place] === true)
     for (const name of namesOf(shape)) {
       const all = () => lists.map(({ list }) => sentOf(list.rows[place] as RowRequest, name))
-      values[`${place}.${name}`] = isCommon[place] ? sentOf(row, name) : arrayOf(all())
+      values[`${place}.${name}`] = each.includes(name) ? arrayOf(all()) : sentOf(row, name)
     }
   }
   for (const { list } of lists) list.onSend(true, false, sending)
@@ -200,7 +199,7 @@ async function askLists(
     build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
   }
   const run = async (connection: Connection) =>
-    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, isCommon, params)
+    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, params)
   const own = { ...first, connection: telling(first.connection, sending) }
   if (!isRecorded(own)) return run(own.connection)
   return (await recording()).recordLists(own, run, (founds) =>
@@ -218,43 +217,15 @@ function foundInAll(
   answer: readonly Row[],
   lists: readonly SharedList[],
   shapes: readonly ListRow[],
-  isCommon: readonly boolean[],
   params: readonly Params[],
 ): Map<SharedList, Found> {
   const found = new Map<SharedList, Found>()
-  const hasCommon = isCommon.includes(true)
-  let [done, isInTurn] = [0, true]
-  const inOrder = answer
-    .flatMap((row) => (mustHave(row['place']) === null ? [] : [[Number(row['place']), row] as const]))
-    .toSorted(([one], [other]) => one - other)
-  for (const [place, row] of inOrder) {
-    const each = mustHave(lists[place - 1])
+  for (const row of answer) {
+    const place = mustHave(row['place'])
+    if (place === null) continue
+    const each = mustHave(lists[Number(place) - 1])
     if (found.has(each)) throw notAsExpected(TWO_ROWS)
-    const own = foundIn(row, each.list.rows, shapes, params)
-    // A row that another transaction inserted meanwhile was not charged, and the common rows have more left for
-    // the lists behind it.
-    if (!isWhole(each.list, own)) isInTurn = false
-    if (hasCommon && !isInTurn && !own.isDone) continue
-    found.set(each, done > 0 && hasCommon ? { ...own, looks: afterOthers(own.looks, isCommon, done) } : own)
-    if (own.isDone) done++
+    found.set(each, foundIn(row, each.list.rows, shapes, params))
   }
   return found
-}
-
-/** The rows as a later list finds them, after others have taken from the common rows. */
-function afterOthers(
-  looks: Found['looks'],
-  isCommon: readonly boolean[],
-  lists: number,
-): ReadonlyMap<RowRequest, Decision> {
-  return new Map(
-    [...looks].map(([row, decision], place) =>
-      isCommon[place]
-        ? [
-            row,
-            { ...decision, ...afterCalls({ call: row, decision }, lists), ended: undefined, isNew: false },
-          ]
-        : [row, decision],
-    ),
-  )
 }

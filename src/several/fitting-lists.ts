@@ -9,10 +9,10 @@ export interface Queued {
   /** Only lists of one kind can share a statement. */
   readonly kind: string
   /**
-   * The rate of the list for each row, if lists with the same rate may have that row in common. Undefined if
-   * they may not.
+   * Lists may have a row in common if they agree in this: the window that paid what is settled in the row, or
+   * null. Undefined for rows that they may not have in common.
    */
-  readonly asks: readonly (number | undefined)[]
+  readonly shares: readonly (number | null | undefined)[]
 }
 
 /**
@@ -49,8 +49,8 @@ export class FittingLists<List extends Queued> {
     const isCommon = this.lists.length === 1 ? isSame : this.#isCommon
     const fits = list.rows.every((row, place) => {
       if (!isCommon[place]) return !this.#rows.has(row)
-      const asked = list.asks[place]
-      return isSame[place] && asked !== undefined && asked === first.asks[place]
+      const shared = list.shares[place]
+      return isSame[place] && shared !== undefined && shared === first.shares[place]
     })
     if (!fits) return false
     this.#isCommon = isCommon

@@ -89,12 +89,12 @@ export class Turns<List extends Queued, Found> {
   enter(list: List): Turn<Found> {
     const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
     if (refusal) throw refusal
-    const { rows, kind, asks } = list
+    const { rows, kind, shares } = list
     const { promise: comes, come, fail } = promised<Found | undefined>()
     const one: Waiting<List, Found> = {
       rows,
       kind,
-      asks,
+      shares,
       list,
       come,
       fail,

@@ -155,64 +155,79 @@ export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action
 /** The name of the link that decides. */
 export const DECIDED = 'ratelimit_decided'
 
-/** The amount that the granted calls take together. */
-export function grantedAmount({ takesLess }: Form, sent: Sent): SQL<number> {
-  const asked = sql<number>`${sent('rate')} * ${name('granted', DECIDED)}`
-  if (!takesLess) return asked
-  const least = sql`least(${asked}, ${name('available', DECIDED)})`
-  return sql<number>`case when ${sent('atLeast')} is null then ${asked} else ${least} end`
+/** The row of the link `decided` after the granted calls. `columns` differ between the calls. */
+export function grantedRow(
+  rules: Rules,
+  { action, takesLess }: Form,
+  columns: readonly CallColumn[],
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  const sent = sentIn(columns, parameters, DECIDED)
+  const of: Column = (column) => name(column, DECIDED)
+  const asked = sql<number>`${sent('rate')} * ${of('granted')}`
+  const amount = takesLess
+    ? sql<number>`case when ${sent('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
+    : asked
+  return rowIn(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
 }
 
-/** The row of the link `decided` after the amount is taken. Its columns have their names in Drizzle. */
-export function nextRow(
+/** The row with that state. Its columns have their names in Drizzle. */
+export function rowIn(
   { algorithm, startsFull }: Rules,
+  state: Expressions<StateColumn>,
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  return {
+    ...storedState(algorithm, state),
+    expiresAt: toColumn(
+      'expiresAt',
+      startsFull
+        ? onGrid(algorithm.sql.expiresAt(state, paramsOf(algorithm, parameters)), parameters)
+        : MAX_TIME,
+    ),
+  }
+}
+
+/** The state after the amount is taken. */
+export function nextState(
+  { algorithm }: Rules,
   action: RowAction,
   amount: SQL<number>,
   sent: Sent,
   parameters: Parameters,
-  of: Column = (column) => name(column, DECIDED),
-): Record<StateColumn | 'expiresAt', SQL> {
+  of: Column,
+): Expressions<StateColumn> {
   const params = paramsOf(algorithm, parameters)
   const { consume, grant, block, starts, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
-  const reserved = algorithm.settled
-    ? reservedBy(algorithm, action, amount, sent, of)
-    : sql<number>`0::float8`
-  const next = nextState()
-  return {
-    ...storedState(algorithm, next),
-    expiresAt: toColumn(
-      'expiresAt',
-      startsFull ? onGrid(algorithm.sql.expiresAt(next, params), parameters) : MAX_TIME,
-    ),
+  if (action === 'grant' && grant) return grant(state, now, amount)
+  if (action === 'block' && block) return block(state, now, sent('rate'))
+  if (starts && (action === 'schedule' || action === 'cancel')) {
+    return stateWithStarts(algorithm, action, amount, of, params)
   }
-
-  function nextState(): Expressions<StateColumn> {
-    if (action === 'grant' && grant) return grant(state, now, amount)
-    if (action === 'block' && block) return block(state, now, sent('rate'))
-    if (starts && (action === 'schedule' || action === 'cancel')) {
-      return stateWithStarts(algorithm, action, amount, of, params)
-    }
-    if (action !== 'adjust') return consume(state, now, available, amount, params, reserved)
-    const adjusted = consume(state, now, available, amount, params, reserved)
-    if (!late) return adjusted
-    const forgotten = late.forget(state, sent('paidWindowStart'), params)
-    return forEach(
-      algorithm.columns,
-      (column) => sql`case when ${of(LATE)} then ${forgotten[column]} else ${adjusted[column]} end`,
-    )
-  }
+  const reserved = reservedBy(algorithm, action, amount, sent, of)
+  const consumed = consume(state, now, available, amount, params, reserved)
+  if (action !== 'adjust' || !late) return consumed
+  const forgotten = late.forget(state, sent('paidWindowStart'), params)
+  return forEach(
+    algorithm.columns,
+    (column) => sql`case when ${of(LATE)} then ${forgotten[column]} else ${consumed[column]} end`,
+  )
 }
 
-/** The change of the reserved amount. A settled estimate is released, if it was charged to the same window. */
+/**
+ * The change of the reserved amount, if the algorithm keeps it. A settled estimate is released, if it was
+ * charged to the same window.
+ */
 function reservedBy(
-  { kind }: AnyAlgorithm,
+  { kind, settled }: AnyAlgorithm,
   action: RowAction,
   amount: SQL<number>,
   sent: Sent,
   of: Column,
 ): SQL<number> {
-  if (action !== 'adjust') return action === 'reserve' ? amount : sql`0::float8`
+  if (settled && action === 'reserve') return amount
+  if (!settled || action !== 'adjust') return sql`0::float8`
   const change = sql<number>`${of('granted')} * ${sent('reserved')}`
   if (kind === 'bucket') return change
   const isPayer = sql`${of('window_start')} = ${sent('paidWindowStart')}`

@@ -1,12 +1,12 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Rules } from '../algorithms/algorithm.ts'
+import type { Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
-import { isAdjusted, nextRow, type RowAction, sentIn } from './decided.ts'
+import { isAdjusted, nextState, type RowAction, rowIn, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
-import { notedRow } from './note.ts'
+import { notedState } from './note.ts'
 import { lockedRow } from './rows.ts'
 
 // One row of a list: how it is locked and written.
@@ -169,36 +169,59 @@ export function amountOf(
   return sql`case when ${of('fits')} then ${amount} else ${parameters.number('forced')} end`
 }
 
-/** The query that writes the row if `isDone`. A new row that does not start full is always written, to fill. */
+/** Whether the list changes the row if it `isDone`. */
+export function isChargedIn(row: Charged, of: Column, isDone: SQL): SQL {
+  if (knownGranted(row) !== undefined) return isDone
+  const isGranted =
+    row.does === 'adjust' ? isAdjusted(row.rules.algorithm, of) : sql`${of('granted')} > 0::float8`
+  return sql`${isDone} and ${isGranted}`
+}
+
+/** The query that writes the row if the list is done. */
 export function writtenRow(
   row: Charged,
-  { link, of }: { readonly link: string; readonly of: Column },
+  decided: Decided,
   amount: SQL<number>,
   isDone: SQL,
   isThere: SQL | undefined,
   parameters: Parameters,
 ): SQL {
-  const { table, rules, does } = row
-  const isGranted = does === 'adjust' ? isAdjusted(rules.algorithm, of) : sql`${of('granted')} > 0::float8`
-  const isCharged = knownGranted(row) === undefined ? sql`${isDone} and ${isGranted}` : isDone
-  const isOther = rules.refusesOther ? sql` and not ${of(OTHER)}` : sql``
-  const isNew = sql`${of('holds')} is not true${isOther}`
+  const { rules, does } = row
+  const { of } = decided
+  const isCharged = isChargedIn(row, of, isDone)
   const taken = rules.startsFull
     ? amount
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
+  const next =
+    row.notes === undefined
+      ? nextState(rules, does, taken, sentIn([], parameters), parameters, of)
+      : notedState(rules.algorithm, of, parameters)
+  return updatedRow(row, decided, next, isCharged, isThere, parameters)
+}
+
+/** A link that has decided, and the columns of a row in it. */
+interface Decided {
+  readonly link: string
+  readonly of: Column
+}
+
+/** The query that writes the next state of a row that is charged, or that is new and does not start full. */
+export function updatedRow(
+  { table, rules }: Charged,
+  { link, of }: Decided,
+  next: Expressions<StateColumn>,
+  isCharged: SQL,
+  isThere: SQL | undefined,
+  parameters: Parameters,
+): SQL {
+  const isOther = rules.refusesOther ? sql` and not ${of(OTHER)}` : sql``
+  const isNew = sql`${of('holds')} is not true${isOther}`
   const isRow = parameters.isColumn('key')
     ? isDecidedRow(table, parameters, parameters.text('key'))
     : isTheRow(table, parameters)
   return builder
     .update(table)
-    .set(
-      row.notes === undefined
-        ? {
-            ...nextRow(rules, does, taken, sentIn([], parameters), parameters, of),
-            ...leftColumns(rules.algorithm, table),
-          }
-        : notedRow(rules.algorithm, of, parameters),
-    )
+    .set({ ...rowIn(rules, next, parameters), ...leftColumns(rules.algorithm, table) })
     .from(name(link))
     .where(and(isRow, isThere, rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`))
     .getSQL()

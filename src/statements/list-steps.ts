@@ -39,14 +39,23 @@ export function foundRows(
   }
 }
 
-/** The levels that add the state of each row and how much is `available`. */
-export function offeredRows(rows: readonly PlacedRow[], found: Level): Level {
+/** The levels that add the state of each found row. */
+export function advancedRows(rows: readonly PlacedRow[], found: Level): Level {
   if (rows.length === 0) return found
   const states = rows.map(statesOf)
-  const dated = states.map((each) => each.dated)
+  const dated = inStep(
+    'dated',
+    found,
+    states.map((each) => each.dated),
+  )
   const advanced = states.map((each) => each.advanced)
-  let offered = inStep('dated', found, dated)
-  offered = inStep('advanced', offered, [...advanced, { columns: {}, without: [CLOCK] }])
+  return inStep('advanced', dated, [...advanced, { columns: {}, without: [CLOCK] }])
+}
+
+/** The levels that add how much each row has `available`, after its refund. */
+export function offeredRows(rows: readonly PlacedRow[], advanced: Level): Level {
+  if (rows.length === 0) return advanced
+  let offered = advanced
   const refunds = rows.filter(({ row }) => row.refunds)
   if (refunds.length > 0) {
     offered = inStep('refunding', offered, refunds.map(refundingStep))

@@ -17,8 +17,8 @@ import {
   THERE,
   writtenRow,
 } from './list-row.ts'
-import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
-import { decidedLinks } from './made.ts'
+import { advancedRows, foundRows, offeredRows, verdictOn } from './list-steps.ts'
+import { areFree, decidedLinks, madeIn } from './made.ts'
 import { withNotes } from './noted.ts'
 import { type Commit, type Settings, settingsOf } from './setting.ts'
 import { type Payers, restOf, SHARE, sharesOfRows, spareOf } from './shares.ts'
@@ -60,7 +60,11 @@ export function listStatement(source: OneListSource): Statement {
   const found = foundInTurn(all, guarding, waits)
   const there = rows.flatMap((row, place) => (mustExist(row) ? [name(at(place, THERE))] : []))
   const sizes = [...new Set(rows.map(({ table }) => table))].flatMap((table) => guarding.fits(table) ?? [])
-  const done = doneRows(all, found, source, [...sizes, ...there], parameters)
+  const mayFail = madeIn(all).length > 1
+  const free = mayFail ? areFree(all, guarding) : []
+  const advanced = advancedRows(all, found)
+  const decided = doneRows(all, advanced, source, [...sizes, ...there, ...free], parameters)
+  const done = withNotes(all, source.groups, decided, parameters)
 
   const written = rows.flatMap((row, place) => {
     const { does } = row
@@ -73,7 +77,11 @@ export function listStatement(source: OneListSource): Statement {
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, conditions, own)]
   })
   return finished(settings, parameters, guarding, {
-    links: [link(FOUND, found.query), ...decidedLinks(done, all, guarding, settings.join), ...written],
+    links: [
+      link(FOUND, found.query),
+      ...decidedLinks(done, all, guarding, settings.join, mayFail),
+      ...written,
+    ],
     columns: [
       name(DONE, DECIDED),
       ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),
@@ -112,15 +120,18 @@ function foundInTurn(rows: readonly PlacedRow[], guarding: Guard, waits: boolean
   return foundRows(FOUND, columns, from, rows)
 }
 
-/** The level that decides whether the list is done: if the conditions hold and each row lets it. */
+/**
+ * The level that decides whether the list is done: if the conditions hold and each row lets it. `advanced` has
+ * the states of the rows.
+ */
 export function doneRows(
   rows: readonly PlacedRow[],
-  found: Level,
-  { rows: all, groups }: ListSource,
+  advanced: Level,
+  { rows: all, groups }: Pick<ListSource, 'rows' | 'groups'>,
   conditions: readonly SQL[],
   parameters: Parameters,
 ): QueryLevel {
-  const offered = offeredRows(rows, found)
+  const offered = offeredRows(rows, advanced)
   const shared = groups.reduce<Level>(
     (level, payers, group) => sharesOfRows(all, payers, group, level, parameters),
     offered,
@@ -132,11 +143,10 @@ export function doneRows(
     // The rows of each group have enough together.
     ...groups.map((_, group) => sql`${name(restOf(group))} <= ${parameters.number(spareOf(group))}`),
   ]
-  const decided = level('decided', shared, {
+  return level('decided', shared, {
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
     [DONE]: sql`coalesce(${sql.join(lets, sql` and `)}, false)`,
   })
-  return withNotes(rows, groups, decided, parameters)
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
@@ -149,17 +159,15 @@ interface Conditions {
   readonly isThere?: SQL
 }
 
-/** The link that writes a row. With `lists` it writes the charges of that many lists. */
+/** The link that writes a row. */
 export function writtenLink(
   row: Charged,
   place: number,
   decided: { readonly link: string; readonly of: Column },
   { isDone, isThere }: Conditions,
   parameters: Parameters,
-  lists?: SQL,
 ): Link {
-  const ofOne = row.pays ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
-  const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
+  const amount = row.pays ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const isCharged = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }

@@ -1,10 +1,10 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import { builder, isTheRow, type Link, link, name } from './builder.ts'
-import { DECIDED, nextRow } from './decided.ts'
+import { DECIDED, nextState, rowIn } from './decided.ts'
 import type { Guard } from './guard.ts'
 import { type Column, level, type QueryLevel } from './levels.ts'
 import { amountOf, at, type Charged, DONE, type PlacedRow, THERE, VERSION } from './list-row.ts'
-import { notedRow } from './note.ts'
+import { notedState } from './note.ts'
 import { insertRow, newRows } from './rows.ts'
 
 // The rows of a list that are usually missing, so that the list's own statement inserts them.
@@ -14,10 +14,22 @@ const LET = 'ratelimit_let'
 
 type MadeRow = PlacedRow & { readonly row: Charged }
 
+/** The rows that are inserted if they are missing. */
+export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
+  return rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
+}
+
+/** Whether the rows to be made are free. A row that others hold was not found, and must not make it fail. */
+export function areFree(rows: readonly PlacedRow[], guarding: Guard): readonly SQL[] {
+  return madeIn(rows).map(
+    (each) => sql`(${name(at(each.place, THERE))} is true or ${isMissing(each, guarding)})`,
+  )
+}
+
 /**
- * The links that decide lists and insert their missing rows. If another transaction has inserted the only one
- * of them meanwhile, the list is not done, and that row is not `there`. With several of them, the statement
- * fails, because the others would stay inserted. If the list is not done for another reason, a missing row is
+ * The links that decide lists and insert their missing rows. If another transaction has inserted one of them
+ * meanwhile, the list is not done, and that row is not `there`; or the statement fails if it `mayFail`, because
+ * what else it has done for the list would stay. If the list is not done for another reason, a missing row is
  * only `there` if it is certain that it is missing: others may hold it, or have inserted it just now.
  *
  * @param join Joined to the inserts, so that the settings come first.
@@ -27,11 +39,11 @@ export function decidedLinks(
   rows: readonly PlacedRow[],
   guarding: Guard,
   join: SQL,
+  mayFail: boolean,
 ): readonly Link[] {
-  const made = rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
+  const made = madeIn(rows)
   if (made.length === 0) return [link(DECIDED, decided.query)]
-  const isOnly = made.length === 1
-  const inserts = made.map((each) => link(linkOf(each), insertOf(each, join, isOnly)))
+  const inserts = made.map((each) => link(linkOf(each), insertOf(each, join, mayFail)))
   const joins = made.map((each) => {
     const { own } = each
     return sql` left join ${name(linkOf(each))} on ${name('key', linkOf(each))} = ${own.text('key')}`
@@ -50,14 +62,7 @@ export function decidedLinks(
     { source: sql`${name(LET)}${sql.join(joins, sql``)}`, columns: decided.columns },
     { [DONE]: isDone, ...Object.fromEntries(there) },
   )
-  // A row that others hold was not found, and must not make the statement fail.
-  const areFree = made.map(
-    (each) => sql`(${name(at(each.place, THERE))} is true or ${isMissing(each, guarding)})`,
-  )
-  const let_ = isOnly
-    ? decided
-    : level('let', decided, { [DONE]: sql`(${sql.join([name(DONE), ...areFree], sql` and `)})` })
-  return [link(LET, let_.query), ...inserts, link(DECIDED, all.query)]
+  return [link(LET, decided.query), ...inserts, link(DECIDED, all.query)]
 }
 
 function linkOf({ place }: PlacedRow): string {
@@ -92,14 +97,14 @@ function inSnapshot({ row: { table }, own }: PlacedRow, guarding: Guard, column:
     .getSQL()
 }
 
-function insertOf({ row, place, own }: MadeRow, join: SQL, isOnly: boolean): SQL {
+function insertOf({ row, place, own }: MadeRow, join: SQL, mayFail: boolean): SQL {
   const { table, rules, does } = row
   const of: Column = (column) => name(at(place, column), LET)
   const next =
     row.notes === undefined
-      ? nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
-      : notedRow(rules.algorithm, of, own)
+      ? nextState(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
+      : notedState(rules.algorithm, of, own)
   const from = sql`${name(LET)}${join} where ${name(DONE)} and ${of(THERE)} is not true`
-  const made = newRows(own.text('prefix'), own.text('key'), next, from)
-  return insertRow(table, made, isOnly ? 'skip' : 'fail')
+  const made = newRows(own.text('prefix'), own.text('key'), rowIn(rules, next, own), from)
+  return insertRow(table, made, mayFail ? 'fail' : 'skip')
 }

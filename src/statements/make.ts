@@ -3,7 +3,7 @@ import type { Statement } from '../database/statement.ts'
 import { link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers } from './columns.ts'
-import { DECIDED, decided, grantedAmount, isWritten, nextRow, sentColumns, sentIn } from './decided.ts'
+import { DECIDED, decided, grantedRow, isWritten, sentColumns, sentIn } from './decided.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { insertRow, newRows } from './rows.ts'
@@ -39,8 +39,7 @@ export function makeStatement(source: PatientSource): Statement {
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
   const decision = decided(rules.algorithm, source, states, sentIn(columns, parameters), parameters)
 
-  const granted = sentIn(columns, parameters, DECIDED)
-  const next = nextRow(rules, action, grantedAmount(source, granted), granted, parameters)
+  const next = grantedRow(rules, source, columns, parameters)
   const from = sql`${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`
   const written = insertRow(table, newRows(prefix, name('key', DECIDED), next, from))
 

@@ -4,17 +4,7 @@ import type { Statement } from '../database/statement.ts'
 import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
 import { type CallColumn, callsFrom } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns } from './columns.ts'
-import {
-  DECIDED,
-  decided,
-  type Form,
-  grantedAmount,
-  isWritten,
-  nextRow,
-  paidBy,
-  sentColumns,
-  sentIn,
-} from './decided.ts'
+import { DECIDED, decided, type Form, grantedRow, isWritten, paidBy, sentColumns, sentIn } from './decided.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
 import type { LookSource } from './look.ts'
@@ -97,11 +87,10 @@ export function takeFrom(
     { withEnded: true, paid: paidBy(action, sent) },
   )
   const decision = decided(rules.algorithm, source, states, sent, parameters)
-  const granted = sentIn(locked.sent, parameters, DECIDED)
   const written = builder
     .update(table)
     .set({
-      ...nextRow(rules, action, grantedAmount(source, granted), granted, parameters),
+      ...grantedRow(rules, source, locked.sent, parameters),
       ...leftColumns(rules.algorithm, table),
     })
     .from(name(DECIDED))

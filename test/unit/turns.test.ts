@@ -37,8 +37,8 @@ function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[
   return { turns, sent }
 }
 
-function list(name: string, rows: readonly string[], asks?: readonly (number | undefined)[]): Named {
-  return { name, rows, kind: 'kind', asks: asks ?? rows.map(() => undefined) }
+function list(name: string, rows: readonly string[], shares?: readonly (number | undefined)[]): Named {
+  return { name, rows, kind: 'kind', shares: shares ?? rows.map(() => undefined) }
 }
 
 /** Promises have run. */
@@ -84,7 +84,7 @@ test('lists share a statement if all ask the same of their common row', async ()
   for (const one of [asking('a', 'a', 1), asking('b', 'b', 1), asking('more', 'c', 2), asking('d', 'd', 1)])
     turns.enter(one)
   await settled()
-  // What asks for more waits, and so do those behind it.
+  // What shares for more waits, and so do those behind it.
   expect(only(sent)).toMatchObject({ lists: ['a', 'b'], isCommon: [true, false] })
   await only(sent).end()
   expect(sent.slice(1)).toMatchObject([{ lists: ['more'] }])
