@@ -4,7 +4,7 @@ import { limitAll, Ratelimit } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
-import { type Call, callersOf, measureCalls } from './calls.ts'
+import { type Call, callersOf, measureCalls, otherKey } from './calls.ts'
 import { withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
@@ -35,6 +35,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
       }
       const credits = await creditsWith(db, 4, keys)
       const month = await withRows(defaultLimiter(db, 'month'), 1)
+      const anyKey = () => keyIn(keys, otherKey())
       const requestsFor = (key: string) => [
         { ratelimit: month, key: keyIn(keys, key) },
         { ratelimit: credits, key: keyIn(keys, key) },
@@ -51,6 +52,11 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
         {
           name: 'grantsOf, 4 live grants',
           check: async (key) => (await credits.grantsOf(keyIn(keys, key))).length >= 4,
+        },
+        {
+          name: 'getRemainingAll of ten keys, 4 live grants',
+          check: async () =>
+            (await credits.getRemainingAll(Array.from({ length: 10 }, anyKey))).length === 10,
         },
         {
           name: 'grant and voidGrant, pairs',

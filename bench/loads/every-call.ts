@@ -7,7 +7,7 @@ import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, limitOf, measureCalls, otherKey, requestsOf } from './calls.ts'
-import { denialsOn, namesOn, onceOn, turnsOn } from './feature-calls.ts'
+import { denialsOn, graceOn, namesOn, onceOn, turnsOn } from './feature-calls.ts'
 import { KEYS, withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
@@ -18,7 +18,7 @@ export const EVERY_CALL: readonly Load[] = [1, 64].map((callers) => ({
   run: (bench: Bench) =>
     withDatabase(bench, async ({ pool }) => {
       const db = drizzle({ client: pool })
-      const groups = [checksOn, settlingsOn, onceOn, namesOn, turnsOn, denialsOn, upkeepOn]
+      const groups = [checksOn, settlingsOn, graceOn, onceOn, namesOn, turnsOn, denialsOn, upkeepOn]
       const calls: Call[] = []
       for (const callsOn of groups) calls.push(...(await callsOn(db)))
       return measureCalls(bench, calls, callers)

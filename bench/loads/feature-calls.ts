@@ -61,6 +61,31 @@ export async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
   ]
 }
 
+/** Estimates whose period may have ended, and can still be corrected. */
+export async function graceOn(db: NodePgDatabase): Promise<readonly Call[]> {
+  const limiter = Ratelimit.fixedWindow(PLENTY, '1h')
+  const quota = await withRows(
+    new Ratelimit({ db, limiter, prefix: 'grace', durable: true, keepEnded: true, grace: '1h' }),
+  )
+  return [
+    {
+      name: 'reserve and commit with grace, pairs',
+      async check(key) {
+        const reserved = await quota.reserve(key, { rate: 2 })
+        return reserved.success && (await reserved.commit(1)).success
+      },
+    },
+    {
+      name: 'reserve with a name and settle with grace, pairs',
+      async check(key) {
+        const id = randomUUID()
+        const { success } = await quota.reserve(key, { rate: 2, id, expires: '1h' })
+        return success && (await quota.settle({ key, id }, 1)).success
+      },
+    },
+  ]
+}
+
 /** Slots, lockouts and places in line. */
 export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const jobs = new Semaphore({ db, limit: 20, lease: '30s', prefix: 'jobs', durable: false })
