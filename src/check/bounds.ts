@@ -1,5 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
-import { type Deadline, Deadlines, MAX_TIMER_MS, type Timed } from '../base/deadlines.ts'
+import { type Deadline, MAX_TIMER_MS, type Timed, waitsOf } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 
@@ -14,18 +14,18 @@ interface Time {
 export class Timeout implements Time {
   readonly ms: number
   readonly isOver = false
-  readonly #shared: Deadlines | undefined
+  readonly #begin: (timed: Timed) => Deadline
 
-  /** @param isShared Whether all waits share a timer. In Workers it would end with the request that set it. */
+  /** @param isShared Whether all waits share a timer. */
   constructor(ms: number, isShared = false) {
     this.ms = ms
-    this.#shared = isShared ? new Deadlines(ms) : undefined
+    this.#begin = waitsOf(ms, isShared)
   }
 
   begin(timed: Timed): Pick<Deadline, 'stop'> {
     // No call takes weeks.
     if (this.ms > MAX_TIMER_MS) return ENDLESS
-    return (this.#shared ?? new Deadlines(this.ms)).start(timed)
+    return this.#begin(timed)
   }
 }
 

@@ -1,4 +1,4 @@
-import { doAfter } from '../base/deadlines.ts'
+import { doAfter, waitsOf } from '../base/deadlines.ts'
 import { warnOnce } from '../base/warn.ts'
 
 /** Far longer than a statement takes on a busy database. */
@@ -11,35 +11,17 @@ export type Watch = <T>(work: () => Promise<T>) => Promise<T>
  * Warns once if work takes too long. Usually it is called inside a transaction and waits for a row or the
  * connection of that transaction, which cannot end before the call gives up.
  *
- * @param isShared Whether all work shares a timer, because one for each costs too much. In Workers it would end
- * with the request that set it.
+ * @param isShared Whether all work shares a timer, which has to be set again a few times.
  */
 export function watchFor(prefix: string, isShared: boolean): Watch {
-  if (!isShared) return (work) => work().finally(doAfter(LONG_MS, () => warn(prefix)))
-  /** When the work began. The oldest comes first. */
-  const begun = new Set<{ readonly atMs: number }>()
-  let hasTimer = false
-  const lookIn = (ms: number): void => {
-    hasTimer = true
-    doAfter(ms, look)
-  }
-  const look = (): void => {
-    hasTimer = false
-    const [oldest] = begun
-    if (!oldest) return
-    const leftMs = oldest.atMs + LONG_MS - performance.now()
-    if (leftMs > 0) lookIn(Math.ceil(leftMs))
-    else warn(prefix)
-  }
-  return async (work) => {
-    const own = { atMs: performance.now() }
-    begun.add(own)
-    if (!hasTimer) lookIn(LONG_MS)
-    try {
-      return await work()
-    } finally {
-      begun.delete(own)
-    }
+  const begin = waitsOf(LONG_MS, true, false)
+  const timed = { over: () => warn(prefix) }
+  return (work) => {
+    const wait = isShared ? begin(timed) : { stop: doAfter(LONG_MS, timed.over) }
+    const stop = () => wait.stop()
+    const done = work()
+    done.then(stop, stop)
+    return done
   }
 }
 

@@ -115,3 +115,49 @@ test('a call that begins while the process is busy has five seconds too', async 
   expect(await after(0, late)).toBe('waits')
   expect(await after(600, late)).toMatch(/^(OUTCOME_UNKNOWN|TIMEOUT)$/)
 })
+
+/** A limiter on a database that answers until it is `stuck`. */
+function live(config: Partial<RatelimitConfig> = {}) {
+  const state = { isStuck: false }
+  const { db } = watch(database.db, () => (state.isStuck ? new Promise(() => {}) : undefined))
+  const common = { db, limiter, prefix: `live ${++prefix}`, cleanupProbability: 0 }
+  return { ratelimit: new Ratelimit({ ...common, ...config } as RatelimitConfig), state }
+}
+
+const CODE = { code: expect.stringMatching(/^(OUTCOME_UNKNOWN|TIMEOUT)$/) }
+
+test('the timer keeps the process alive while a call waits, and at no other time', async () => {
+  const { ratelimit, state } = live()
+  await ratelimit.limit('key')
+  expect(ownTimers()).toEqual([])
+  state.isStuck = true
+  vi.advanceTimersByTime(100)
+  const ended = ratelimit.limit('key').catch(({ code }) => code)
+  expect(ownTimers()).toHaveLength(1)
+  await turns()
+  await vi.advanceTimersByTimeAsync(5_000)
+  expect(await ended).toMatch(/^(OUTCOME_UNKNOWN|TIMEOUT)$/)
+  expect(ownTimers()).toEqual([])
+  vi.advanceTimersByTime(5_000)
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('a limiter that was used before ends its calls by fake timers', async () => {
+  vi.useRealTimers()
+  const { ratelimit, state } = live()
+  await ratelimit.limit('key')
+  state.isStuck = true
+  fakeTime()
+  const ended = expect(ratelimit.limit('key')).rejects.toMatchObject(CODE)
+  await turns()
+  await vi.advanceTimersByTimeAsync(5_000)
+  await ended
+})
+
+test('a limiter that was used under fake timers ends its calls by real ones', async () => {
+  const { ratelimit, state } = live({ timeout: 50 })
+  await ratelimit.limit('key')
+  state.isStuck = true
+  vi.useRealTimers()
+  await expect(ratelimit.limit('key')).rejects.toMatchObject(CODE)
+})
