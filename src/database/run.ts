@@ -20,29 +20,42 @@ const MAX_SIZE_CHANGES = 10
  *
  * @throws RatelimitError for each error of the database or the driver.
  */
-export async function run(
+export function run(
   connection: Connection,
   sizes: readonly KnownSize[],
   statementFor: (guarded: boolean) => Statement,
   values: Record<string, Value>,
   params: Values,
+  sizeChanges = 0,
 ): Promise<readonly Row[]> {
-  for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
-    const plan = planFor(sizes)
-    const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
-    if (!keeps) return runOnce(connection, statementFor(false), values, params)
-    if (!sizes.some(({ isOld }) => isOld)) {
-      return await runKept(connection, statementFor(false), plan, values, params)
-    }
-    const expected = sizes.map((size) => size.expected)
-    for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
-    const sentAt = performance.now()
-    const rows = await runKept(connection, statementFor(true), plan, values, params)
-    const [first] = rows
-    if (first?.[sizeParameter(0)] === undefined) return rows
-    const seen = sizes.map((_, place) => Number(first[sizeParameter(place)]))
-    for (const [place, size] of sizes.entries()) size.saw(seen[place] as number, sentAt)
-    if (seen.every((size, place) => size === expected[place])) return rows
+  const plan = planFor(sizes)
+  const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
+  if (!keeps) return runOnce(connection, statementFor(false), values, params)
+  // This runs for each call, so it is not `async`: each promise on the way costs time.
+  if (!sizes.some(({ isOld }) => isOld)) return runKept(connection, statementFor(false), plan, values, params)
+  return runGuarded(connection, sizes, statementFor, plan, values, params, sizeChanges)
+}
+
+async function runGuarded(
+  connection: Connection,
+  sizes: readonly KnownSize[],
+  statementFor: (guarded: boolean) => Statement,
+  plan: string,
+  values: Record<string, Value>,
+  params: Values,
+  sizeChanges: number,
+): Promise<readonly Row[]> {
+  const expected = sizes.map((size) => size.expected)
+  for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
+  const sentAt = performance.now()
+  const rows = await runKept(connection, statementFor(true), plan, values, params)
+  const [first] = rows
+  if (first?.[sizeParameter(0)] === undefined) return rows
+  const seen = sizes.map((_, place) => Number(first[sizeParameter(place)]))
+  for (const [place, size] of sizes.entries()) size.saw(seen[place] as number, sentAt)
+  if (seen.every((size, place) => size === expected[place])) return rows
+  if (sizeChanges < MAX_SIZE_CHANGES) {
+    return run(connection, sizes, statementFor, values, params, sizeChanges + 1)
   }
   throw new RatelimitError(
     'DATABASE',

@@ -126,7 +126,8 @@ interface Kind {
   readonly answersAll?: boolean
 }
 
-async function ask(
+/** It is not `async`, because it runs for each call: a promise more costs time. */
+function ask(
   { connection, table, namespace, commit, clockMs, periodMs }: Asking,
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: Kind,
@@ -163,7 +164,7 @@ async function ask(
   // Only a statement for new rows that may not wait sets a `lock_timeout`.
   return ledger
     ? ledger.record(connection, asked, does === 'make' && !answersAll, answersOn)
-    : await answersOn(connection)
+    : answersOn(connection)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {

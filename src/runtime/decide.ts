@@ -88,7 +88,8 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
   }
 
   protected async ask({ does, groups, periodMs }: Part, work: Work): Promise<Answers> {
-    await this.#alone.ensureTables?.()
+    // An `await` takes time even without a promise.
+    if (this.#alone.ensureTables) await this.#alone.ensureTables()
     const asking = this.#asking(work, periodMs)
     const store = this.#store ?? (await asking.table.store())
     const answers = () => (does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups))

@@ -44,7 +44,12 @@ export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> 
       const groups = stillAsked(asked.groups, done)
       if (groups.length === 0) continue
       const part = groups === asked.groups ? asked : { ...asked, groups }
-      const answers = blame.forAll ?? (await this.ask(part, work).catch(toRatelimitError))
+      let answers: readonly (D | undefined)[] | RatelimitError
+      try {
+        answers = blame.forAll ?? (await this.ask(part, work))
+      } catch (reason) {
+        answers = toRatelimitError(reason)
+      }
       if (!(answers instanceof RatelimitError)) {
         blame.passed()
         const wrong: CallGroup<R, D>[] = []
