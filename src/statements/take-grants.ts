@@ -33,6 +33,9 @@ const IN_ORDER = sql`${OF_KEY} order by ${name('position')} rows unbounded prece
 
 const NONE = sql`0::float8`
 
+/** Whether it is the first row of its key. With its type: `public` may have an operator that fits better. */
+const IS_FIRST = sql`${name('position')} = 1::float8`
+
 /** What each row of the answer says in addition: the number of granted calls, and what the row has paid. */
 const PAID = ['granted', 'share', 'made', 'position'] as const
 
@@ -86,7 +89,7 @@ export function takeGrantsStatement(source: TakeGrantsSource): Statement {
       ...['place', 'decided', 'row'].map((column) => name(column, DECIDED)),
       decisionNumbers(ROWS.balance, PAID, (column) => balance[column] ?? name(column, DECIDED)),
     ],
-    from: sql`(select * from ${name(DECIDED)} where ${name('position')} = 1 or ${name('share')} <> ${NONE}) as ${name(DECIDED)}`,
+    from: sql`(select * from ${name(DECIDED)} where ${IS_FIRST} or ${name('share')} <> ${NONE}) as ${name(DECIDED)}`,
   })
 }
 
@@ -147,7 +150,7 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
   })
   return {
     ...seen,
-    query: sql`select ${listOf(seen.columns)} from ${seen.source} where ${name('pays')} or ${name('position')} = 1`,
+    query: sql`select ${listOf(seen.columns)} from ${seen.source} where ${name('pays')} or ${IS_FIRST}`,
   }
 }
 
