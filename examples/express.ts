@@ -5,6 +5,7 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { rateLimit } from 'drizzle-ratelimit/express'
 import { clientKey } from 'drizzle-ratelimit/http'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import express from 'express'
 
 const client = await PGlite.create()
@@ -15,7 +16,7 @@ const db = drizzle({ client })
 const perAddress = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(8, '1h'), prefix: 'login-address' })
 const perAccount = new Ratelimit({
   db,
-  limiter: Ratelimit.lockout(3, '15m', { block: '1m', factor: 2 }), // then for two minutes, four, ...
+  limiter: lockout(3, '15m', { block: '1m', factor: 2 }), // then for two minutes, four, ...
   prefix: 'login-account',
   hashKeys: true, // the table has no mail addresses
 })

@@ -8,7 +8,6 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { Credits, CreditsOptions } from './algorithms/credits.ts'
-export type { LockoutOptions } from './algorithms/lockout.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type {
   Allowed,

@@ -5,7 +5,6 @@ import { balance } from './algorithms/balance.ts'
 import { credits } from './algorithms/credits.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
-import { lockout } from './algorithms/lockout.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
@@ -105,8 +104,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
   /** Calls spread evenly over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
-  /** A count of failures. The last one blocks the key, for longer each time. */
-  static readonly lockout: typeof lockout = lockout
   /** Prepaid credits. Only a grant adds to them. */
   static readonly balance: typeof balance = balance
   /** Prepaid credits in grants of their own, which can end. */
@@ -421,56 +418,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   async voidGrant(key: KeyFor<K, 'credits'>, id: string, options: TxOptions = {}): Promise<number> {
     Ratelimit.#check(this, options, CALLS.tx)
     return (await this.#account(key)).voidGrant(id, options)
-  }
-
-  /**
-   * Blocks a key of a lockout, or of a limiter with `blocks: true`, whatever it has used. The block replaces
-   * one that is under way.
-   *
-   * @param duration Milliseconds, or a string like `'1h'`. At most the `max` of a lockout, or a hundred years.
-   * @throws RatelimitError `INVALID_OPTION` for another limiter; `INVALID_DURATION`; the errors of
-   * {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const logins: Ratelimit
-   * await logins.block('ada@example.com', '1h')
-   * await logins.unblock('ada@example.com')
-   * ```
-   */
-  async block(key: KeyFor<K, 'rate'>, duration: Duration, options: CallOptions = {}): Promise<Usage> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    const call = await this.#call(key, options)
-    const { block } = await MODULES.upkeep()
-    try {
-      return await block(this.#checker, call, duration, options.tx)
-    } catch (error) {
-      throw ownError(error)
-    }
-  }
-
-  /**
-   * Ends a key's block. A lockout also forgets the key's failures and earlier blocks; another limit keeps what
-   * was used.
-   *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that has no blocks; the errors of
-   * {@link Ratelimit.resetUsedTokens}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const logins: Ratelimit
-   * await logins.unblock('ada@example.com')
-   * ```
-   */
-  async unblock(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    const call = await this.#call(key, options)
-    const { unblock } = await MODULES.upkeep()
-    await unblock(this.#checker, call, options.tx)
   }
 
   /**

@@ -1,6 +1,7 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
+import { lockout } from '../../src/lockout/index.ts'
 import { closePeriods, reserveAll, spend } from '../../src/quota/index.ts'
 import { usage } from '../../src/reports/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
@@ -31,8 +32,8 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const user = await withRows(defaultLimiter(db, 'user'))
   const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
   const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', blocks: true }))
-  const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1h', { block: '1h' })
-  const lockout = await withRows(new Ratelimit({ db, limiter: never, prefix: 'lockout' }))
+  const never = lockout(Number.POSITIVE_INFINITY, '1h', { block: '1h' })
+  const logins = await withRows(new Ratelimit({ db, limiter: never, prefix: 'lockout' }))
   return [
     limitOf(user),
     { name: 'limit, durable', check: async (key) => (await quota.limit(key)).success },
@@ -44,7 +45,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'limitAll with a lockout',
       async check(key) {
-        const requests = [user, lockout].map((ratelimit) => ({ ratelimit, key }))
+        const requests = [user, logins].map((ratelimit) => ({ ratelimit, key }))
         return (await limitAll(requests)).success
       },
     },

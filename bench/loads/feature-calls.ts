@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { block, lockout, unblock } from '../../src/lockout/index.ts'
 import { reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { denied } from '../../src/reports/index.ts'
 import { schedule } from '../../src/schedule/index.ts'
@@ -94,8 +95,8 @@ export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     return job.success && (await job.release())
   }
   await makeKeys({ check: acquire }, keyNumbers(KEYS))
-  const lockout = Ratelimit.lockout(PLENTY, '1h', { block: '1m' })
-  const logins = await withRows(new Ratelimit({ db, limiter: lockout, prefix: 'logins' }), 1)
+  const limiter = lockout(PLENTY, '1h', { block: '1m' })
+  const logins = await withRows(new Ratelimit({ db, limiter, prefix: 'logins' }), 1)
   const line = await withRows(defaultLimiter(db, 'line'))
   return [
     { name: 'acquire and release, pairs', check: acquire },
@@ -125,8 +126,8 @@ export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: 'block and unblock, pairs',
       async check(key) {
-        const { remaining } = await blockable.block(key, '1h')
-        await blockable.unblock(key)
+        const { remaining } = await block(blockable, key, '1h')
+        await unblock(blockable, key)
         return remaining === 0
       },
     },

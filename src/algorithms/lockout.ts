@@ -146,7 +146,7 @@ function endNumberOf({ windowStart, lastRefill }: Numbers<Column>, { periodMs }:
 /** A day. */
 const DAY_MS = 86_400_000
 
-/** Options of `Ratelimit.lockout`. */
+/** Options of `lockout`. */
 export interface LockoutOptions {
   /** How long the first block lasts. */
   readonly block: Duration
@@ -173,10 +173,10 @@ const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max:
  *
  * @example
  * ```ts
- * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { lockout } from 'drizzle-ratelimit/lockout'
  *
- * Ratelimit.lockout(5, '15m', { block: '1m' }) // five failures in 15 minutes block for one minute
- * Ratelimit.lockout(5, '15m', { block: '1m', factor: 2, max: '7d' }) // then for two, four, ... minutes
+ * lockout(5, '15m', { block: '1m' }) // five failures in 15 minutes block for one minute
+ * lockout(5, '15m', { block: '1m', factor: 2, max: '7d' }) // then for two, four, ... minutes
  * ```
  */
 export function lockout(failures: number, window: Duration, options: LockoutOptions): StoredLimiter {

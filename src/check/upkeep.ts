@@ -1,21 +1,16 @@
 import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/behind-block.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
-import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
-import { afterChange } from './after-change.ts'
 import { type At, Timeout } from './bounds.ts'
-import type { Checker, LimiterCall } from './checker.ts'
-import { changing, gateOf } from './gate.ts'
-import { reset } from './reset.ts'
+import type { Checker } from './checker.ts'
+import { gateOf } from './gate.ts'
 import { runOn } from './run-on.ts'
-import { withinTimeout } from './within-timeout.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
 export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage> {
@@ -33,45 +28,6 @@ export function grantOf(call: Call): Call {
   if (call.rate <= 0)
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
   return { ...call, purpose: 'grant' }
-}
-
-/** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
-export async function block(checker: Checker, call: Call, duration: Duration, tx: At): Promise<Usage> {
-  return withinTimeout([checker], tx, (at) => blockIn(checker, call, duration, at))
-}
-
-async function blockIn(checker: Checker, call: Call, duration: Duration, tx: At): Promise<Usage> {
-  const blocks = blocksOf(checker, call)
-  const lengthMs = parseDuration(duration, 'The block')
-  if (lengthMs > (blocks.call.limiter.params['maxMs'] ?? 0)) {
-    throw new RatelimitError('INVALID_DURATION', 'The block must not be longer than the max of the lockout.')
-  }
-  const outcome = await blocks.checker.decide({ ...blocks.call, rate: lengthMs, purpose: 'block' }, tx)
-  const block = usageOf(blocks.call.limiter, afterCalls(outcome, 1))
-  if (blocks.checker === checker) return block
-  const look = () => checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
-  const { decision } = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
-  return behindBlock(usageOf(call.limiter, decision), block.blockedUntil)
-}
-
-/** Ends the block of the call's key. */
-export async function unblock(checker: Checker, call: Call, tx: At): Promise<void> {
-  const blocks = blocksOf(checker, call)
-  await reset(blocks.checker, blocks.call, tx)
-}
-
-/**
- * Where the blocks of the call's key are: in its own row, or in that of the gate.
- *
- * @throws RatelimitError `INVALID_OPTION`
- */
-function blocksOf(checker: Checker, call: Call): LimiterCall {
-  if (checker.terms.blocks) return { checker: gateOf(checker), call: changing(call.key) }
-  checkOption(
-    call.limiter.algorithm.numbers.block !== undefined,
-    'block and unblock need blocks: true, or a limiter made by Ratelimit.lockout.',
-  )
-  return { checker, call }
 }
 
 /**

@@ -1,10 +1,12 @@
 import type { Usage } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { type Handle, handleOf } from '../check/handles.ts'
 import { lookAll } from '../check/look-all.ts'
 import { reset } from '../check/reset.ts'
-import { block, grant, unblock } from '../check/upkeep.ts'
+import { grant } from '../check/upkeep.ts'
 import type { Duration } from '../duration.ts'
+import { blockKey, unblockKey } from '../lockout/blocks.ts'
 import { callOf, checkOption, isBalance } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../reports/denied.ts'
@@ -108,15 +110,19 @@ export class Limit {
     await grant(this.#handle.checker, await this.#call(key, amount), undefined)
   }
 
-  /** @throws RatelimitError the errors of `Ratelimit.block`. */
+  /** @throws RatelimitError the errors of `block`. */
   async block(key: string, duration: string): Promise<void> {
     // It is checked there.
-    await block(this.#handle.checker, await this.#call(key, 0), duration as Duration, undefined)
+    await blockKey(await this.#called(key), duration as Duration, undefined)
   }
 
-  /** @throws RatelimitError the errors of `Ratelimit.unblock`. */
+  /** @throws RatelimitError the errors of `unblock`. */
   async unblock(key: string): Promise<void> {
-    await unblock(this.#handle.checker, await this.#call(key, 0), undefined)
+    await unblockKey(await this.#called(key), undefined)
+  }
+
+  async #called(key: string): Promise<LimiterCall> {
+    return { checker: this.#handle.checker, call: await this.#call(key, 0) }
   }
 
   async #call(key: string, rate: number): Promise<Call> {

@@ -1,3 +1,4 @@
+import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
@@ -77,10 +78,10 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
     test('block, and schedule', async () => {
       const logins = new Ratelimit({
         ...optionsOf('block'),
-        limiter: Ratelimit.lockout(3, '10m', { block: '5m' }),
+        limiter: lockout(3, '10m', { block: '5m' }),
       })
       const line = new Ratelimit({ ...optionsOf('line'), limiter: limiters.gcra })
-      await Promise.all(KEYS.map((key) => logins.block(key, '5m')))
+      await Promise.all(KEYS.map((key) => block(logins, key, '5m')))
       await Promise.all(KEYS.map((key) => schedule(line, key, { within: '1m' })))
       await expectOwnClock('block')
       await expectOwnClock('line')

@@ -1,3 +1,4 @@
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../src/calendar.ts'
@@ -67,20 +68,25 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     ]
   },
   'a lockout': async (placed) => {
-    const limiter = Ratelimit.lockout(3, '1h', { block: '5m' })
+    const limiter = lockout(3, '1h', { block: '5m' })
     const logins = new Ratelimit({ ...optionsOf(placed), limiter })
     const answers: unknown[] = []
     for (let i = 0; i < 4; i++) answers.push(await logins.limit('k'))
-    return [...answers, await logins.block('other', '1h'), await logins.unblock('k'), await logins.limit('k')]
+    return [
+      ...answers,
+      await block(logins, 'other', '1h'),
+      await unblock(logins, 'k'),
+      await logins.limit('k'),
+    ]
   },
   'keys that are blocked': async (placed) => {
     const api = new Ratelimit({ ...optionsOf(placed), limiter: monthly, blocks: true })
     return [
       await api.limit('k'),
-      await api.block('k', '1h'),
+      await block(api, 'k', '1h'),
       await api.limit('k'),
       await Promise.all(keys.map((key) => api.limit(key))),
-      await api.unblock('k'),
+      await unblock(api, 'k'),
       await api.limit('k'),
     ]
   },

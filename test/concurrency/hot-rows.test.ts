@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
@@ -20,7 +21,7 @@ const LIMITERS: Readonly<Record<string, (limit: number) => Limiter>> = {
   gcra: (limit) => Ratelimit.gcra(limit, '1d'),
   'calendar window': (limit) => calendarWindow(limit, 'month'),
   rollover: (limit) => calendarWindow(limit, 'month', { rollover: { max: 5 } }),
-  lockout: (limit) => Ratelimit.lockout(limit, '1d', { block: '1h', factor: 2 }),
+  lockout: (limit) => lockout(limit, '1d', { block: '1h', factor: 2 }),
   balance: () => Ratelimit.balance(),
 }
 const ALL = Object.keys(LIMITERS)

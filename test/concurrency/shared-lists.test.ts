@@ -1,3 +1,4 @@
+import { block } from 'drizzle-ratelimit/lockout'
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
@@ -318,7 +319,7 @@ test('calls of keys that can be blocked share a statement, although most have no
   })
   const keys = ['ada', 'bob', 'eve', 'joe']
   for (const key of keys) await ratelimit.limit(key)
-  await ratelimit.block('eve', '1h')
+  await block(ratelimit, 'eve', '1h')
   const before = statements.length
   const answers = await Promise.all(keys.map((key) => ratelimit.limit(key)))
   expect(answers.map(({ success }) => success)).toEqual([true, true, false, true])
@@ -348,7 +349,7 @@ test('calls of one key that can be blocked share statements, and exactly the lim
   const first = await together()
   expect(first.answers.filter(({ success }) => success)).toHaveLength(19)
   expect(first.sent).toBeLessThanOrEqual(3)
-  await ratelimit.block('ada', '2d')
+  await block(ratelimit, 'ada', '2d')
   const blocked = await together()
   expect(new Set(blocked.answers.map(({ blockedUntil }) => blockedUntil)).size).toBe(1)
   expect(blocked.answers.every(({ success, retryAfter }) => !success && retryAfter > 86_400_000)).toBe(true)
@@ -366,7 +367,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
       blocks: true,
     })
     const request = { ratelimit, key: 'ada' }
-    await ratelimit.block('ada', '1h')
+    await block(ratelimit, 'ada', '1h')
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs })
     try {
       const answers = [
@@ -382,7 +383,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
       const until = answers[0]?.reset
       const looks = [await ratelimit.getRemaining('ada'), ...(await ratelimit.getRemainingAll(['ada']))]
       expect(looks).toMatchObject([0, 1].map(() => ({ remaining: 0, reset: until, blockedUntil: until })))
-      const { reset, blockedUntil } = await ratelimit.block('ada', '90m')
+      const { reset, blockedUntil } = await block(ratelimit, 'ada', '90m')
       expect(reset).toBe(blockedUntil)
     } finally {
       vi.useRealTimers()
@@ -406,7 +407,7 @@ test('a block that comes while others charge the key lets none pass that begin l
     }
   }
   const callers = Array.from({ length: 8 }, caller)
-  await ratelimit.block('ada', '1h')
+  await block(ratelimit, 'ada', '1h')
   isBlocked = true
   await Promise.all(callers)
   expect(late.length).toBeGreaterThan(0)

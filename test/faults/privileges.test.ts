@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
+import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -167,10 +168,10 @@ const methods: Record<
   block: [
     ['select', 'insert', 'update'],
     async (_, { db }) => {
-      const limiter = Ratelimit.lockout(1, '1m', { block: '1m' })
-      const lockout = new Ratelimit({ db, limiter, prefix: 'lockout', cleanupProbability: 0 })
+      const limiter = lockout(1, '1m', { block: '1m' })
+      const logins = new Ratelimit({ db, limiter, prefix: 'lockout', cleanupProbability: 0 })
       const key = randomUUID()
-      for (let i = 0; i < 2; i++) await lockout.block(key, '1m')
+      for (let i = 0; i < 2; i++) await block(logins, key, '1m')
     },
   ],
   'acquire, extend and release of a lease': [

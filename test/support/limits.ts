@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
@@ -7,7 +8,10 @@ import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.
 
-type Constructors = typeof Ratelimit & { readonly calendarWindow: typeof calendarWindow }
+type Constructors = typeof Ratelimit & {
+  readonly calendarWindow: typeof calendarWindow
+  readonly lockout: typeof lockout
+}
 
 /** What makes a limiter in the package. */
 export type AlgorithmName = {
@@ -247,7 +251,7 @@ function lockoutPlan(own: LockoutNumbers): Plan {
     isTooLong: ({ tokens: until }, clockMs) => until - clockMs > 2 * max,
     blockedUntil: (each) => (hasBlock(each) && each.count >= most ? each.tokens : undefined),
   }
-  const limiter = Ratelimit.lockout(tokens, window, { block, factor, max, forgive })
+  const limiter = lockout(tokens, window, { block, factor, max, forgive })
   return planWith('lockout', own, { limiter, rules, stepMs })
 }
 

@@ -1,4 +1,5 @@
 import { pgTable, text } from 'drizzle-orm/pg-core'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
@@ -64,7 +65,7 @@ export const LIMITERS: readonly Limiter[] = [
   Ratelimit.fixedWindow(5, '1s'),
   Ratelimit.tokenBucket(1, '1s', 5),
   Ratelimit.gcra(5, '1s'),
-  Ratelimit.lockout(5, '1s', { block: '1s' }),
+  lockout(5, '1s', { block: '1s' }),
   calendarWindow(5, 'minute'),
   Ratelimit.unlimited(),
   Ratelimit.balance(),

@@ -1,4 +1,5 @@
 import { and, eq } from 'drizzle-orm'
+import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -10,8 +11,8 @@ import { useDatabase } from '../../support/databases.ts'
 const database = useDatabase()
 const MINUTE = 60_000
 const FIVE = Ratelimit.fixedWindow(5, '1d')
-const LOGINS = Ratelimit.lockout(3, '15m', { block: '1m', max: '1d' })
-const ENDLESS = Ratelimit.lockout(Number.POSITIVE_INFINITY, '15m', { block: '1m' })
+const LOGINS = lockout(3, '15m', { block: '1m', max: '1d' })
+const ENDLESS = lockout(Number.POSITIVE_INFINITY, '15m', { block: '1m' })
 let clock: TestClock
 beforeEach(() => {
   clock = new TestClock()
@@ -44,7 +45,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     block: async () => {
       const ratelimit = limited({ limiter: LOGINS })
       await ratelimit.limit('ada')
-      await ratelimit.block('ada', '1m')
+      await block(ratelimit, 'ada', '1m')
       return ratelimit
     },
     ...{ used: 3, limit: 3 },
@@ -53,7 +54,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
     block: async () => {
       const ratelimit = limited({ limiter: FIVE, blocks: true })
       await ratelimit.limit('ada', { rate: 2 })
-      await ratelimit.block('ada', '1m')
+      await block(ratelimit, 'ada', '1m')
       return ratelimit
     },
     ...{ used: 2, limit: 5 },
@@ -140,7 +141,7 @@ test('block says it, also where it replaces a block', async () => {
   for (const ratelimit of [limited({ limiter: LOGINS }), limited({ limiter: FIVE, blocks: true })]) {
     for (const minutes of [1, 5, 2]) {
       const blockedUntil = clock.ms + minutes * MINUTE
-      const answer = await ratelimit.block('ada', minutes * MINUTE)
+      const answer = await block(ratelimit, 'ada', minutes * MINUTE)
       expect(answer).toMatchObject({ remaining: 0, blockedUntil })
       expect(answer).toEqual(await ratelimit.getRemaining('ada'))
     }
@@ -149,7 +150,7 @@ test('block says it, also where it replaces a block', async () => {
 
 test('schedule says it', async () => {
   const ratelimit = limited({ limiter: Ratelimit.gcra(5, '5s'), blocks: true })
-  await ratelimit.block('ada', '1m')
+  await block(ratelimit, 'ada', '1m')
   const denied = { success: false, retryAfter: MINUTE, blockedUntil: clock.ms + MINUTE }
   expect(await schedule(ratelimit, 'ada', { within: '1h' })).toEqual(denied)
 })
@@ -157,7 +158,7 @@ test('schedule says it', async () => {
 test('the wait for the limit may be longer than the block', async () => {
   const ratelimit = limited({ limiter: FIVE, blocks: true })
   await ratelimit.limit('ada', { rate: 5 })
-  await ratelimit.block('ada', '1m')
+  await block(ratelimit, 'ada', '1m')
   const expected = { reset: clock.ms + 24 * 60 * MINUTE, blockedUntil: clock.ms + MINUTE }
   expect(await ratelimit.limit('ada')).toMatchObject({ ...expected, retryAfter: 24 * 60 * MINUTE })
   expect(await ratelimit.getRemaining('ada')).toMatchObject(expected)
@@ -195,7 +196,7 @@ test('a limit that denies without a block says nothing of one', async () => {
   expect(tooMuch).not.toHaveProperty('blockedUntil')
   await ratelimit.limit('ada', { rate: 2 })
   // Under a smaller limit the same failures use up everything, and have started no block.
-  const smaller = Ratelimit.lockout(2, '15m', { block: '1m' })
+  const smaller = lockout(2, '15m', { block: '1m' })
   const denied = await ratelimit.limit('ada', { limiter: smaller })
   expect(denied).toMatchObject({ success: false, retryAfter: 15 * MINUTE })
   expect(denied).not.toHaveProperty('blockedUntil')
@@ -203,11 +204,11 @@ test('a limit that denies without a block says nothing of one', async () => {
 
 test('a larger limit lifts a block that failures have started, and none by hand', async () => {
   const ratelimit = limited({ limiter: LOGINS })
-  const larger = { limiter: Ratelimit.lockout(10, '15m', { block: '1m' }) }
+  const larger = { limiter: lockout(10, '15m', { block: '1m' }) }
   await ratelimit.limit('ada', { rate: 3 })
   expect(await ratelimit.getRemaining('ada', larger)).not.toHaveProperty('blockedUntil')
   expect(await ratelimit.limit('ada', larger)).toMatchObject({ success: true, remaining: 6 })
-  await ratelimit.block('ada', '1m')
+  await block(ratelimit, 'ada', '1m')
   const blocked = { remaining: 0, blockedUntil: clock.ms + MINUTE }
   expect(await ratelimit.getRemaining('ada', larger)).toMatchObject({ ...blocked, used: 10 })
   expect(await ratelimit.limit('ada', larger)).toMatchObject({ ...blocked, success: false })
@@ -215,7 +216,7 @@ test('a larger limit lifts a block that failures have started, and none by hand'
 
 test('a lockout without a limit that blocks by hand has nothing left', async () => {
   const ratelimit = limited({ limiter: ENDLESS })
-  await ratelimit.block('ada', '1m')
+  await block(ratelimit, 'ada', '1m')
   const end = clock.ms + MINUTE
   const expected = { used: 0, remaining: 0, reset: end }
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ ...expected, blockedUntil: end })
@@ -238,7 +239,7 @@ test('a list shows the block of a key whose row is of another plan, and no count
   const ratelimit = limited({ limiter: FIVE, blocks: true })
   const monthly = { limiter: Ratelimit.slidingWindow(5, '1d') }
   for (const key of ['ada', 'bob']) await ratelimit.limit(key, { rate: 2, ...monthly })
-  await ratelimit.block('ada', '1m')
+  await block(ratelimit, 'ada', '1m')
   const list = () =>
     usage({ db: database.db, prefix: ratelimit.prefix, limiter: FIVE, clock: clock.now, durable: true })
   expect(await list()).toEqual([
@@ -246,7 +247,7 @@ test('a list shows the block of a key whose row is of another plan, and no count
     { key: 'bob', used: 2, isOther: true },
   ])
   const logins = limited({ limiter: LOGINS })
-  await logins.block('ada', '1m')
+  await block(logins, 'ada', '1m')
   const reading = { prefix: logins.prefix, limiter: FIVE, durable: true, clock: clock.now }
   expect(await usage({ db: database.db, ...reading })).toEqual([])
 })

@@ -1,3 +1,4 @@
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -45,7 +46,7 @@ describe.each([
     await ratelimit.limit('ada', { rate: 2 })
     const used = await ratelimit.getRemaining('ada')
     const until = clock.ms + HOUR
-    expect(await ratelimit.block('ada', '1h')).toMatchObject({ used: 2, remaining: 0 })
+    expect(await block(ratelimit, 'ada', '1h')).toMatchObject({ used: 2, remaining: 0 })
     const before = await rowsOf(ratelimit)
     expect(await ratelimit.limit('ada')).toMatchObject({
       ...{ success: false, limit: 5, remaining: 0, reset: until, retryAfter: HOUR },
@@ -64,11 +65,11 @@ describe.each([
     const ratelimit = blocking({ limiter })
     if (limiter === Ratelimit.balance()) await ratelimit.grant('ada', 5)
     await ratelimit.limit('ada')
-    await ratelimit.block('ada', '1h')
-    await ratelimit.block('ada', '2h')
+    await block(ratelimit, 'ada', '1h')
+    await block(ratelimit, 'ada', '2h')
     expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 2 * HOUR })
-    await ratelimit.unblock('ada')
-    await ratelimit.unblock('ada')
+    await unblock(ratelimit, 'ada')
+    await unblock(ratelimit, 'ada')
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 3 })
   })
 })
@@ -76,7 +77,7 @@ describe.each([
 describe('while a key is blocked', () => {
   async function blocked(options: object = {}) {
     const ratelimit = blocking(options)
-    await ratelimit.block('ada', '1h')
+    await block(ratelimit, 'ada', '1h')
     return { ratelimit, key: 'ada' }
   }
   const DENIED = { success: false, retryAfter: HOUR }
@@ -117,7 +118,7 @@ describe('while a key is blocked', () => {
   test('what is never denied passes: looks, refunds, forced charges and settlements', async () => {
     const ratelimit = blocking()
     const reserved = await ratelimit.reserve('ada', { rate: 3 })
-    await ratelimit.block('ada', '1h')
+    await block(ratelimit, 'ada', '1h')
     if (reserved.success) await reserved.commit(2)
     await ratelimit.limit('ada', { rate: 2, force: true })
     await ratelimit.limit('ada', { rate: -1 })
@@ -137,7 +138,7 @@ describe('while a key is blocked', () => {
     expect(answer.denied).toEqual([both[1]])
     expect(await spend(both, { rate: 2 })).toMatchObject({ ...DENIED, granted: [0, 0] })
     expect(await other.getRemaining(key)).toMatchObject({ used: 0 })
-    await ratelimit.unblock(key)
+    await unblock(ratelimit, key)
     expect(await limitAll(both)).toMatchObject({ success: true })
     expect(await spend(both, { rate: 6 })).toMatchObject({ success: true, granted: [4, 2] })
   })
@@ -145,7 +146,7 @@ describe('while a key is blocked', () => {
   test('retryAfter is that of the limit if it is longer', async () => {
     const ratelimit = blocking()
     await ratelimit.limit('ada', { rate: 5 })
-    await ratelimit.block('ada', '1h')
+    await block(ratelimit, 'ada', '1h')
     expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 24 * HOUR })
     expect(await ratelimit.getRemaining('ada')).toMatchObject({ reset: clock.ms + 24 * HOUR })
   })
@@ -172,7 +173,7 @@ describe('while a key is blocked', () => {
 
 test('blockUntilReady waits for the end of a block', async () => {
   const ratelimit = new Ratelimit({ db: database.db, limiter: WINDOW, prefix: 'blocks waits', blocks: true })
-  await ratelimit.block('ada', 300)
+  await block(ratelimit, 'ada', 300)
   expect(await ratelimit.blockUntilReady('ada', '10s')).toMatchObject({ success: true, remaining: 4 })
 })
 
@@ -180,7 +181,7 @@ test('a block joins a transaction', async () => {
   const ratelimit = blocking()
   await database.db
     .transaction(async (tx) => {
-      await ratelimit.block('ada', '1h', { tx })
+      await block(ratelimit, 'ada', '1h', { tx })
       expect(await ratelimit.limit('ada', { tx })).toMatchObject({ success: false })
       expect(await ratelimit.getRemaining('ada', { tx })).toMatchObject({ remaining: 0 })
       tx.rollback()
@@ -201,7 +202,7 @@ test('a check is a look at the block and the charge, and nothing more', async ()
 test('a block that ends between the look at it and the answer does not deny', async () => {
   const { db } = watch(database.db, async () => clock.advance(1))
   const ratelimit = blocking({ db })
-  await ratelimit.block('ada', 3)
+  await block(ratelimit, 'ada', 3)
   expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 4 })
 })
 
@@ -219,7 +220,7 @@ test.each(['allow', 'deny'] as const)('during an outage onError %s answers', asy
 
 test('the row of a block is swept when it is over, and not before', async () => {
   const ratelimit = blocking()
-  await ratelimit.block('ada', '1h')
+  await block(ratelimit, 'ada', '1h')
   clock.advance(HOUR - 1)
   expect(await ratelimit.cleanup()).toBe(0)
   clock.advance(24 * HOUR)
@@ -229,12 +230,12 @@ test('the row of a block is swept when it is over, and not before', async () => 
 
 test('keys are hashed, and may be as long as those of the limit', async () => {
   const hashed = blocking({ hashKeys: true })
-  await hashed.block('ada', '1h')
+  await block(hashed, 'ada', '1h')
   expect(await hashed.limit('ada')).toMatchObject({ success: false })
   for (const { key } of await rowsOf(hashed)) expect(key).toMatch(/^[0-9a-f]{64}$/)
   const ratelimit = blocking()
   const long = 'x'.repeat(1024 - ratelimit.prefix.length)
-  await ratelimit.block(long, '1h')
+  await block(ratelimit, long, '1h')
   expect(await ratelimit.limit(long)).toMatchObject({ success: false })
 })
 
@@ -242,7 +243,7 @@ test.each<[string, () => unknown, string]>([
   ['dryRun', () => blocking({ dryRun: true }), 'INVALID_OPTION'],
   ['inMemoryBlock', () => blocking({ inMemoryBlock: true }), 'INVALID_OPTION'],
   ['lease', () => blocking({ lease: { tokens: 5, for: '1s' } }), 'INVALID_OPTION'],
-  ['a lockout', () => blocking({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }) }), 'INVALID_OPTION'],
+  ['a lockout', () => blocking({ limiter: lockout(5, '1m', { block: '1m' }) }), 'INVALID_OPTION'],
   ['no switch', () => blocking({ blocks: 'yes' }), 'INVALID_OPTION'],
   ['a prefix of its own rows', () => blocking({ prefix: 'api [blocked]' }), 'INVALID_PREFIX'],
 ])('%s is refused', (_, make, code) => {
@@ -250,9 +251,9 @@ test.each<[string, () => unknown, string]>([
 })
 
 test.each<[string, () => Promise<unknown>, string]>([
-  ['block without it', () => blocking({ blocks: false }).block('ada', '1h'), 'INVALID_OPTION'],
-  ['unblock without it', () => blocking({ blocks: false }).unblock('ada'), 'INVALID_OPTION'],
-  ['no time', () => blocking().block('ada', 0), 'INVALID_DURATION'],
+  ['block without it', () => block(blocking({ blocks: false }), 'ada', '1h'), 'INVALID_OPTION'],
+  ['unblock without it', () => unblock(blocking({ blocks: false }), 'ada'), 'INVALID_OPTION'],
+  ['no time', () => block(blocking(), 'ada', 0), 'INVALID_DURATION'],
 ])('%s: refused', async (_, call, code) => {
   await expect(call()).rejects.toMatchObject({ code })
 })

@@ -1,3 +1,4 @@
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
@@ -9,7 +10,7 @@ const database = useDatabase()
 const MINUTE = 60_000
 const HOUR = 3_600_000
 const DAY = 86_400_000
-const limiter = Ratelimit.lockout(3, '15m', { block: '1m', factor: 2, max: '10m', forgive: '1d' })
+const limiter = lockout(3, '15m', { block: '1m', factor: 2, max: '10m', forgive: '1d' })
 let clock: TestClock
 beforeEach(() => {
   clock = new TestClock()
@@ -115,7 +116,7 @@ test('an attempt that is reserved counts if it fails only', async () => {
 })
 
 describe('an attempt that starts a block, and is given back long after its end, leaves no trace', () => {
-  const levels = Ratelimit.lockout(1, '15m', { block: '1m', factor: 2, max: '1d', forgive: '1d' })
+  const levels = lockout(1, '15m', { block: '1m', factor: 2, max: '1d', forgive: '1d' })
   type Attempt = (ratelimit: Ratelimit) => Promise<() => Promise<unknown>>
   const ways: readonly (readonly [string, Attempt])[] = [
     [
@@ -253,7 +254,7 @@ describe('in a list', () => {
 describe('block and unblock', () => {
   test('a key is blocked at once and to the millisecond, whatever it has used', async () => {
     const ratelimit = logins()
-    expect(await ratelimit.block('ada', '5m')).toMatchObject({ remaining: 0, reset: clock.ms + 5 * MINUTE })
+    expect(await block(ratelimit, 'ada', '5m')).toMatchObject({ remaining: 0, reset: clock.ms + 5 * MINUTE })
     expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0, reset: clock.ms + 5 * MINUTE })
     expect(await ratelimit.limit('ada', { rate: -1 })).toMatchObject({ remaining: 0 })
     clock.advance(5 * MINUTE - 1)
@@ -261,15 +262,15 @@ describe('block and unblock', () => {
     clock.advance(1)
     // It was no failure of the key's.
     expect(await fail(ratelimit)).toBe(MINUTE)
-    expect(await ratelimit.block('ada', '2m')).toMatchObject({ reset: clock.ms + 2 * MINUTE })
+    expect(await block(ratelimit, 'ada', '2m')).toMatchObject({ reset: clock.ms + 2 * MINUTE })
   })
 
   test.each([
     ['a limit', limiter],
-    ['no limit', Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })],
+    ['no limit', lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })],
   ])('a refund under %s lifts no block by hand', async (_, own) => {
     const ratelimit = logins({ limiter: own })
-    await ratelimit.block('ada', '5m')
+    await block(ratelimit, 'ada', '5m')
     for (const rate of [-1, -Number.MAX_SAFE_INTEGER]) {
       expect(await ratelimit.limit('ada', { rate })).toMatchObject({ returned: 0 })
       expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 5 * MINUTE })
@@ -280,7 +281,7 @@ describe('block and unblock', () => {
     const ratelimit = logins({ inMemoryBlock: true })
     await fail(ratelimit)
     expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
-    await ratelimit.unblock('ada')
+    await unblock(ratelimit, 'ada')
     expect(await fail(ratelimit)).toBe(MINUTE)
   })
 
@@ -288,7 +289,7 @@ describe('block and unblock', () => {
     const ratelimit = logins()
     await database.db
       .transaction(async (tx) => {
-        await ratelimit.block('ada', '5m', { tx })
+        await block(ratelimit, 'ada', '5m', { tx })
         tx.rollback()
       })
       .catch(() => {})
@@ -297,13 +298,13 @@ describe('block and unblock', () => {
 
   test('a forced charge is refused, and the block stays', async () => {
     const ratelimit = logins()
-    await ratelimit.block('ada', '5m')
+    await block(ratelimit, 'ada', '5m')
     await expect(ratelimit.limit('ada', { force: true })).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
     expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 300_000 })
   })
 
   test('together with another limit, it blocks the keys of that limit', async () => {
-    const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })
+    const never = lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })
     const blocked = logins({ limiter: never })
     const api = logins({ limiter: Ratelimit.tokenBucket(5, '1m', 5) })
     const both = () =>
@@ -312,7 +313,7 @@ describe('block and unblock', () => {
         { ratelimit: blocked, key: 'ada' },
       ])
     expect(await both()).toMatchObject({ success: true })
-    await blocked.block('ada', '1h')
+    await block(blocked, 'ada', '1h')
     expect(await both()).toMatchObject({ success: false, retryAfter: 3_600_000 })
     expect(await api.getRemaining('ada')).toMatchObject({ remaining: 4 })
     clock.advance(3_600_000)
@@ -322,32 +323,32 @@ describe('block and unblock', () => {
   test.each([
     [
       'of another limit',
-      () => logins({ limiter: Ratelimit.fixedWindow(5, '1m') }).block('ada', '1m'),
+      () => block(logins({ limiter: Ratelimit.fixedWindow(5, '1m') }), 'ada', '1m'),
       'INVALID_OPTION',
     ],
     [
       'unblock of another limit',
-      () => logins({ limiter: Ratelimit.balance() }).unblock('ada'),
+      () => unblock(logins({ limiter: Ratelimit.balance() }), 'ada'),
       'INVALID_OPTION',
     ],
-    ['for longer than max', () => logins().block('ada', '11m'), 'INVALID_DURATION'],
-    ['for no time', () => logins().block('ada', 0), 'INVALID_DURATION'],
+    ['for longer than max', () => block(logins(), 'ada', '11m'), 'INVALID_DURATION'],
+    ['for no time', () => block(logins(), 'ada', 0), 'INVALID_DURATION'],
   ])('%s: refused', async (_, call, code) => {
     await expect(call()).rejects.toMatchObject({ code })
   })
 })
 
 test.each([
-  ['a factor below 1', () => Ratelimit.lockout(5, '1m', { block: '1m', factor: 0.5 }), 'INVALID_OPTION'],
-  ['a max below block', () => Ratelimit.lockout(5, '1m', { block: '2m', max: '1m' }), 'INVALID_OPTION'],
-  ['no block', () => Ratelimit.lockout(5, '1m', { block: 0 }), 'INVALID_DURATION'],
-  ['half a failure', () => Ratelimit.lockout(0.5, '1m', { block: '1m' }), 'INVALID_LIMIT'],
+  ['a factor below 1', () => lockout(5, '1m', { block: '1m', factor: 0.5 }), 'INVALID_OPTION'],
+  ['a max below block', () => lockout(5, '1m', { block: '2m', max: '1m' }), 'INVALID_OPTION'],
+  ['no block', () => lockout(5, '1m', { block: 0 }), 'INVALID_DURATION'],
+  ['half a failure', () => lockout(0.5, '1m', { block: '1m' }), 'INVALID_LIMIT'],
 ])('%s is refused', (_, make, code) => {
   expect(make).toThrow(expect.objectContaining({ code }))
 })
 
 test('the message names the argument', () => {
-  expect(() => Ratelimit.lockout(0.5, '1m', { block: '1m' })).toThrow(/^failures must be/)
+  expect(() => lockout(0.5, '1m', { block: '1m' })).toThrow(/^failures must be/)
 })
 
 describe('compared with rate-limiter-flexible and its blockDuration', () => {
@@ -356,7 +357,7 @@ describe('compared with rate-limiter-flexible and its blockDuration', () => {
 
   test('the same attempts are denied, for as long', async () => {
     const theirs = new RateLimiterMemory({ points: 3, duration: 900, blockDuration: 60 })
-    const fixed = Ratelimit.lockout(3, '15m', { block: '1m' })
+    const fixed = lockout(3, '15m', { block: '1m' })
     const ours = logins({ limiter: fixed })
     const attempts = [0, 0, 0, 0, 1000, 58_999, 1, 0, 0, 0, 30_000, 30_000, 0, 0, 0]
     for (const passedMs of attempts) {

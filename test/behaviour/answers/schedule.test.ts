@@ -1,3 +1,4 @@
+import { block } from 'drizzle-ratelimit/lockout'
 import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -530,7 +531,7 @@ test.each([
 test('a call of 0 units may start at once, behind any queue and any block, and writes nothing', async () => {
   const ratelimit = partner(Ratelimit.gcra(1, '1s'), { blocks: true })
   for (let call = 0; call < 3; call++) await schedule(ratelimit, 'key', { within: '10s' })
-  await ratelimit.block('key', '1h')
+  await block(ratelimit, 'key', '1h')
   const used = await ratelimit.getRemaining('key')
   const scheduled = await schedule(ratelimit, 'key', { rate: 0, within: 0 })
   expect(scheduled).toMatchObject({ success: true, delay: 0, startsAt: clock.ms })

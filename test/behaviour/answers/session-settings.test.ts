@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -36,7 +37,7 @@ const LIMITS: Record<string, { limiter: Limiter; rates: readonly number[] }> = {
   'fixed window': { limiter: Ratelimit.fixedWindow(MOST, '1m'), rates: WHOLE },
   'sliding window': { limiter: Ratelimit.slidingWindow(MOST, '1m'), rates: WHOLE },
   'calendar window': { limiter: calendarWindow(MOST, 'minute'), rates: WHOLE },
-  lockout: { limiter: Ratelimit.lockout(2, '1m', { block: '1m' }), rates: [1, 1, 1] },
+  lockout: { limiter: lockout(2, '1m', { block: '1m' }), rates: [1, 1, 1] },
   'bucket of whole units': { limiter: Ratelimit.tokenBucket(MOST / 7, '7s', MOST), rates: WHOLE },
   'interval refill': {
     limiter: Ratelimit.tokenBucket(1e5 / 3, '7s', 1_234_567.89),

@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { Ratelimit } from '../../../src/index.ts'
 
 // The module that the tests give to `drizzle-ratelimit top --limits`.
@@ -6,7 +7,7 @@ const plans = { free: Ratelimit.fixedWindow(5, '1h'), paid: Ratelimit.fixedWindo
 
 const limits: Readonly<Record<string, unknown>> = {
   requests: Ratelimit.fixedWindow(5, '1h'),
-  logins: Ratelimit.lockout(5, '15m', { block: '1h' }),
+  logins: lockout(5, '15m', { block: '1h' }),
   exports: { limiterOf: (key: string) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
 }
 

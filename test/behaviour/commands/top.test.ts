@@ -1,3 +1,4 @@
+import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import type { Screen } from '../../../src/cli/output.ts'
@@ -53,10 +54,10 @@ describe('drizzle-ratelimit top', () => {
 
   test('shows for how long a key is blocked', async () => {
     const { db } = database
-    const limiter = Ratelimit.lockout(5, '15m', { block: '1h' })
+    const limiter = lockout(5, '15m', { block: '1h' })
     const logins = new Ratelimit({ db, limiter, prefix: 'logins' })
     await logins.limit('ada', { rate: 5 })
-    await logins.block('eve', '1d')
+    await block(logins, 'eve', '1d')
     await logins.limit('bob')
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'logins'])
     expect(words).toEqual([

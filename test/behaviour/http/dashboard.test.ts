@@ -1,4 +1,5 @@
 import { getRequestListener } from '@hono/node-server'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import express from 'express'
 import { Hono } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
@@ -160,7 +161,7 @@ describe('the page', () => {
 })
 
 test('blocks a key of a lockout, and unblocks it', async () => {
-  const limiter = Ratelimit.lockout(5, '15m', { block: '1m' })
+  const limiter = lockout(5, '15m', { block: '1m' })
   const { ratelimit } = limiterOf({ limiter })
   const { get, post } = browse({ logins: ratelimit })
   await get('?limit=logins')

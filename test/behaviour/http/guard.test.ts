@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { guardOf } from '../../../src/http/guard.ts'
@@ -319,7 +320,7 @@ describe('resetOnSuccess', () => {
 
   test('a success forgets the failures before it, in the limits that have it', async () => {
     const perAddress = limitOf(9)
-    const limiter = Ratelimit.lockout(3, '1m', { block: '1m', factor: 2 })
+    const limiter = lockout(3, '1m', { block: '1m', factor: 2 })
     const perAccount = new Ratelimit({ db: database.db, limiter, prefix: 'guard lockout', clock: clock.now })
     const limits = [
       { ratelimit: perAddress, key: () => '192.0.2.1' },

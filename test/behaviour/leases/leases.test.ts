@@ -1,6 +1,7 @@
 import diagnostics from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { SQL } from 'drizzle-orm'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
@@ -935,7 +936,7 @@ describe('an option that means nothing is refused:', () => {
     ['thresholds', { thresholds: [1] }],
     ['coalesce', { coalesce: false }],
     ['balance', { limiter: Ratelimit.balance() }],
-    ['lockout', { limiter: Ratelimit.lockout(5, '1m', { block: '1m' }) }],
+    ['lockout', { limiter: lockout(5, '1m', { block: '1m' }) }],
   ])('%s', (_, options) => {
     const config = { db: database.db, limiter: HOURLY, prefix: 'refused', lease: LEASE, ...options }
     expect(() => new Ratelimit(config as RatelimitConfig)).toThrow(

@@ -1,3 +1,4 @@
+import { block } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -19,7 +20,7 @@ const bucket = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
 const common = { limiter: bucket, prefix: 'after change', cleanupProbability: 0, blocks: true } as const
 
 describe('a block', () => {
-  const call = (ratelimit: Ratelimit) => ratelimit.block('key', '1h')
+  const call = (ratelimit: Ratelimit) => block(ratelimit, 'key', '1h')
 
   test('fails before its first statement: UNREACHABLE', async () => {
     const ratelimit = new Ratelimit({ ...common, db: reachedFor(0) })

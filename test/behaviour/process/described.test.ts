@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { Ratelimit } from '../../../src/index.ts'
@@ -9,7 +10,7 @@ test.each([
   ['a bucket', Ratelimit.tokenBucket(5, '10s', 20), 20, 40_000],
   ['a bucket that is never filled to the brim', Ratelimit.tokenBucket(3, '10s', 20), 20, 70_000],
   ['a continuous bucket', Ratelimit.tokenBucket(3, '10s', 20, { refill: 'continuous' }), 20, 66_667],
-  ['a lockout', Ratelimit.lockout(5, '15m', { block: '1m' }), 5, 900_000],
+  ['a lockout', lockout(5, '15m', { block: '1m' }), 5, 900_000],
   ['GCRA', Ratelimit.gcra(60, '1m', { burst: 10 }), 10, 10_000],
   ['the calendar', calendarWindow(1000, 'month'), 1000, undefined],
   ['no limit', Ratelimit.unlimited(), Number.POSITIVE_INFINITY, undefined],

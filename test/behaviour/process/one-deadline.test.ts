@@ -1,3 +1,4 @@
+import { block } from 'drizzle-ratelimit/lockout'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { settle, spend } from '../../../src/quota/index.ts'
@@ -86,8 +87,8 @@ const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
 
 const blockedCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
   block: async ({ slow, quick }) => {
-    await quick.block('key', '1h')
-    return () => slow.block('key', '2h')
+    await block(quick, 'key', '1h')
+    return () => block(slow, 'key', '2h')
   },
   getRemaining:
     async ({ slow }) =>

@@ -1,3 +1,4 @@
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied as deniedKeys, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
@@ -32,7 +33,7 @@ const database = useDatabase()
 type Untyped = any
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
-const lockout = Ratelimit.lockout(5, '1m', { block: '1m' })
+const logins = lockout(5, '1m', { block: '1m' })
 const all: Untyped = { ...Ratelimit, limitAll, ...quota }
 
 function ours(options: object = {}): Untyped {
@@ -110,9 +111,9 @@ const ENTRIES: readonly Entry[] = [
         ...more,
       }),
   ],
-  ['lockout', (more) => all.lockout(5, '1m', { block: '1m', ...more })],
-  ['block', (more) => ours({ limiter: lockout, prefix: 'blocked' }).block('key', '1m', more)],
-  ['unblock', (more) => ours({ limiter: lockout, prefix: 'blocked' }).unblock('key', more)],
+  ['lockout', (more) => lockout(5, '1m', { block: '1m', ...more })],
+  ['block', (more) => block(ours({ limiter: logins, prefix: 'blocked' }), 'key', '1m', more)],
+  ['unblock', (more) => unblock(ours({ limiter: logins, prefix: 'blocked' }), 'key', more)],
   ['gcra', (more) => all.gcra(5, '1m', more)],
   ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
   ['the rows of usage', (more) => usage({ db: database.db, durable: true, ...plan, ...more })],

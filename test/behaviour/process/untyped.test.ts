@@ -1,3 +1,4 @@
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
@@ -73,8 +74,7 @@ describe('a value that the types forbid is refused', () => {
   let keys = 0
   const name = { key: 'key', id: 'job' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
-  const locking = () =>
-    ours({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
+  const locking = () => ours({ limiter: lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
   const slots = (own: object = {}): Untyped =>
     new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'untyped slots', ...own })
   const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'untyped credits' })
@@ -82,7 +82,7 @@ describe('a value that the types forbid is refused', () => {
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
   const reservedAll = () => all.reserveAll([request()])
-  const all: Untyped = { ...Ratelimit, limitAll, ...quota }
+  const all: Untyped = { ...Ratelimit, lockout, limitAll, ...quota }
   const month: Untyped = calendarWindow
   const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
 
@@ -152,11 +152,11 @@ describe('a value that the types forbid is refused', () => {
         ...options,
       }),
     ),
-    ['block duration', (value) => locking().block('key', value)],
-    ['block options', (value) => locking().block('key', '1m', value)],
-    ['unblock options', (value) => locking().unblock('key', value)],
+    ['block duration', (value) => block(locking(), 'key', value)],
+    ['block options', (value) => block(locking(), 'key', '1m', value)],
+    ['unblock options', (value) => unblock(locking(), 'key', value)],
     ...eachOf('lockout', ['block', 'factor', 'max', 'forgive'], (options) =>
-      all.lockout(5, '1m', { block: '1m', ...options }),
+      lockout(5, '1m', { block: '1m', ...options }),
     ),
     ['grant key', (value) => granted().grant(value, 1)],
     ['grant amount', (value) => granted().grant('key', value)],

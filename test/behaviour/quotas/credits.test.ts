@@ -1,4 +1,5 @@
 import { count, like } from 'drizzle-orm'
+import { block } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { type CreditLimitOptions, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
@@ -595,7 +596,7 @@ test('what does not go together is refused before any SQL, also without types', 
     () => untyped.limit('org', { limiter: Ratelimit.balance() }),
     () => untyped.resetUsedTokens('org'),
     () => untyped.blockUntilReady('org', 0),
-    () => untyped.block('org', '1m'),
+    () => block(untyped, 'org', '1m'),
     () => untyped.settle('text', 1),
     () => api.limit('org', { limiter }),
     () => usage({ db: watched.db, prefix, limiter, durable: true }),

@@ -1,3 +1,4 @@
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -14,7 +15,7 @@ const windows = kinds.filter(({ keeps }) => keeps === 'what was used')
 const INFINITE: Record<string, Limiter> = {
   'fixed window': Ratelimit.fixedWindow(never, '10h'),
   'sliding window': Ratelimit.slidingWindow(never, '10h'),
-  lockout: Ratelimit.lockout(never, '10h', { block: '1h', max: '1d' }),
+  lockout: lockout(never, '10h', { block: '1h', max: '1d' }),
   'calendar window': calendarWindow(never, 'month'),
 }
 

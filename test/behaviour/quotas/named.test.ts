@@ -1,3 +1,4 @@
+import { block, unblock } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -493,9 +494,9 @@ test('entries have the name as their id', async () => {
 
 test('a blocked key reserves nothing', async () => {
   const { quota } = processes(TEN['fixed window'], { blocks: true })
-  await quota.block('key', '1h')
+  await block(quota, 'key', '1h')
   expect(await quota.reserve('key', { rate: 4, ...NAMED })).toMatchObject({ success: false })
-  await quota.unblock('key')
+  await unblock(quota, 'key')
   expect(await quota.reserve('key', { rate: 4, ...NAMED })).toMatchObject({ success: true, remaining: 6 })
 })
 

@@ -1,3 +1,4 @@
+import { block } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -147,7 +148,7 @@ test('a blocked key does not stop a commit', async () => {
   await balance.grant('key', 5)
   const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const spent = await spend(requests, { rate: 2 })
-  await quota.block('key', '1h')
+  await block(quota, 'key', '1h')
   if (spent.success) expect(await spent.commit(4)).toMatchObject({ granted: [4, 0] })
   expect.assertions(1)
 })

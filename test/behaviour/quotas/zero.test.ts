@@ -1,3 +1,4 @@
+import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Entry, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
@@ -33,7 +34,7 @@ function elsewhere({ config }: QuotaUnderTest): Ratelimit {
 
 describe.each([
   ...oneOfEachKind,
-  { name: 'a lockout', limiter: Ratelimit.lockout(10, '10h', { block: '1h' }) },
+  { name: 'a lockout', limiter: lockout(10, '10h', { block: '1h' }) },
   { name: 'a bucket that has to fill', limiter: Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 }) },
   { name: 'suspended', limiter: Ratelimit.fixedWindow(0, '1h') },
   { name: 'unlimited', limiter: Ratelimit.unlimited() },
@@ -164,7 +165,7 @@ test('an event of 0 units leaves its id to a later charge', async () => {
 test('a blocked key may look in every call, as limit does', async () => {
   const mine = quotaOn(database, TEN['calendar month'], { blocks: true })
   const { quota } = mine
-  await quota.block('key', '1h')
+  await block(quota, 'key', '1h')
   const before = await rowsOf(mine)
   const look = await quota.limit('key', { rate: 0 })
   expect(look).toMatchObject({ success: true, remaining: 10 })

@@ -1,5 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { alias, pgSchema } from 'drizzle-orm/pg-core'
+import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
@@ -90,13 +91,13 @@ async function callEverything(round: string): Promise<void> {
     ...{ db: db(), limit: 1, lease: '1m', prefix: `${round} slots` },
     ...{ synchronousCommit: true, cleanupProbability: 0 },
   })
-  const lockout = new Ratelimit({
-    ...{ db: db(), limiter: Ratelimit.lockout(2, '1m', { block: '1m' }), prefix: `${round} blocked` },
+  const logins = new Ratelimit({
+    ...{ db: db(), limiter: lockout(2, '1m', { block: '1m' }), prefix: `${round} blocked` },
   })
   for (const key of ['one', 'two']) {
-    await lockout.limit(key)
-    await lockout.block(key, '1m')
-    await lockout.unblock(key)
+    await logins.limit(key)
+    await block(logins, key, '1m')
+    await unblock(logins, key)
   }
   const limited = Ratelimit.tokenBucket(5, '1s', 5)
   const line = new Ratelimit({ db: db(), limiter: limited, prefix: `${round} line`, durable: true })

@@ -1,0 +1,53 @@
+import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/behind-block.ts'
+import { afterCalls } from '../answers/outcome.ts'
+import type { Usage } from '../answers/results.ts'
+import { afterChange } from '../check/after-change.ts'
+import type { At } from '../check/bounds.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import { changing, gateOf } from '../check/gate.ts'
+import { reset } from '../check/reset.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
+import { type Duration, parseDuration } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption } from '../options/validate.ts'
+
+/** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
+export function blockKey(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
+  return withinTimeout([called.checker], tx, (at) => blockIn(called, duration, at))
+}
+
+async function blockIn(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
+  const { checker, call } = called
+  const blocks = blocksOf(called)
+  const lengthMs = parseDuration(duration, 'The block')
+  if (lengthMs > (blocks.call.limiter.params['maxMs'] ?? 0)) {
+    throw new RatelimitError('INVALID_DURATION', 'The block must not be longer than the max of the lockout.')
+  }
+  const outcome = await blocks.checker.decide({ ...blocks.call, rate: lengthMs, purpose: 'block' }, tx)
+  const block = usageOf(blocks.call.limiter, afterCalls(outcome, 1))
+  if (blocks.checker === checker) return block
+  const look = () => checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
+  const { decision } = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
+  return behindBlock(usageOf(call.limiter, decision), block.blockedUntil)
+}
+
+/** Ends the block of the call's key. */
+export async function unblockKey(called: LimiterCall, tx: At): Promise<void> {
+  const { checker, call } = blocksOf(called)
+  await reset(checker, call, tx)
+}
+
+/**
+ * Where the blocks of the call's key are: in its own row, or in that of the gate.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+function blocksOf({ checker, call }: LimiterCall): LimiterCall {
+  if (checker.terms.blocks) return { checker: gateOf(checker), call: changing(call.key) }
+  checkOption(
+    call.limiter.algorithm.numbers.block !== undefined,
+    'block and unblock need blocks: true, or a limiter made by lockout.',
+  )
+  return { checker, call }
+}

@@ -1,0 +1,2 @@
+export { type LockoutOptions, lockout } from '../algorithms/lockout.ts'
+export { block, unblock } from './block.ts'
