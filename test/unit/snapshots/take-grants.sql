@@ -148,7 +148,7 @@ with
       ) as "seen"
     where
       "pays"
-      or "position" = 1
+      or "position" = 1::float8
   ),
   "ratelimit_locked" as (
     select
@@ -411,6 +411,6 @@ from
     from
       "ratelimit_decided"
     where
-      "position" = 1
+      "position" = 1::float8
       or "share" <> 0::float8
   ) as "ratelimit_decided"
