@@ -97,7 +97,7 @@ export function refundShared(
   const { checker, key } = account
   const isOne = part?.madeMs !== undefined && more.length === 0
   if (!isOne || amount <= 0 || checker.rows.namespace.ledger) return undefined
-  const call = requestFor(key, ALL_GRANTS, 'adjust', -amount, part.madeMs)
+  const call = requestFor(key, ALL_GRANTS, 'adjust', -amount, part.madeMs, part.key)
   return { checker: checkerOfAll(checker), call }
 }
 
@@ -133,7 +133,11 @@ async function take(asking: Asking, asked: readonly Asked[], waits: boolean): Pr
     calls: all(asked.map(({ calls }) => calls.length)),
   }
   if (!isMany) values['key'] = mustHave(keys[0])
-  if (givesBack) values['paidWindowStart'] = all(requests.map((each) => each.paidWindowStart))
+  if (givesBack) {
+    const payers = requests.map(({ payer }) => mustHave(payer))
+    values['payer'] = isMany ? textArray(payers) : mustHave(payers[0])
+    values['paidWindowStart'] = all(requests.map((each) => each.paidWindowStart))
+  }
   const does = givesBack ? 'adjust' : 'take'
   const name = `${does} grants ${commit} ${waits} ${isMany}`
   const rows = await askForGrants(asking, name, statement, keys, values, does)

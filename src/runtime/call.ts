@@ -50,6 +50,8 @@ export interface Call<L extends Limiter = Limiter> {
   readonly reserved: number
   /** Whether the call is refused if it meets a row of another algorithm or period. */
   readonly refusesOther: boolean
+  /** For a refund to a key with several rows: the row that has paid. */
+  readonly payer?: string | undefined
 }
 
 /** A call that the database decides. */
@@ -160,6 +162,7 @@ export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'gro
   within: 'group',
   atLeast: 'group',
   reserved: 'group',
+  payer: 'group',
 }
 
 /** Whether one statement can decide both requests. */
@@ -184,6 +187,7 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.paidWindowStart === other.paidWindowStart &&
     one.refundableUntil === other.refundableUntil &&
     one.within === other.within &&
+    one.payer === other.payer &&
     reservedIn(one) === reservedIn(other) &&
     canShare(one, other)
   )

@@ -13,6 +13,7 @@ export function requestFor(
   purpose: Purpose,
   rate: number,
   paidWindowStart: number | null = null,
+  payer?: string,
 ): Request {
   return {
     key,
@@ -25,5 +26,6 @@ export function requestFor(
     atLeast: null,
     reserved: 0,
     refusesOther: false,
+    payer,
   }
 }

@@ -19,6 +19,7 @@ export const CALL_COLUMNS = {
   fence: 'float8',
   since: 'float8',
   madeMs: 'float8',
+  payer: 'text',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

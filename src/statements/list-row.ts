@@ -61,7 +61,7 @@ export const DONE = 'done'
 /** A number that a list sends for a row. */
 type SentNumber = Exclude<
   CallColumn,
-  'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
+  'prefix' | 'key' | 'payer' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
 >
 
 /** The numbers that a list sends for a row. */

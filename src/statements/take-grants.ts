@@ -48,9 +48,9 @@ const PAID = ['granted', 'share', 'made', 'position'] as const
  * `decided` is false and nothing is charged. If the calls ask for all that the key has, they get what is left.
  * If the key has too little when it is read, the calls are denied without a lock.
  *
- * If it gives back, it locks the grant that was made when the calls say. It grants the calls to which that
- * grant can give back all, and none if two grants were made then. The answer has the rows that have paid, and
- * at least one row for each key.
+ * If it gives back, it locks the grant that has paid, unless a later one has its key by now. It grants the
+ * calls to which that grant can give back all. The answer has the rows that have paid, and at least one row for
+ * each key.
  */
 export function takeGrantsStatement(source: TakeGrantsSource): Statement {
   const { table } = source
@@ -120,16 +120,17 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
     .from(table)
     .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
-  const isPayer = sql`not ${name('owes')} and ${name('made')} = ${name('paidWindowStart', 'call')}`
-  const payers = givesBack ? sql`, count(*) filter (where ${isPayer}) over () as payers` : sql``
   const ordered = sql`select ${listOf(['row', 'owes', 'cap', 'made'])}, ${left} as own,
       row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before,
-      sum(${left}) over () as total, sum(${name('cap')}) over () as capacity${payers}
+      sum(${left}) over () as total, sum(${name('cap')}) over () as capacity
     from (${rows.getSQL()} ${BY_ITSELF}) as live
     window in_order as (order by ${listOf(['owes'])} desc, ${listOf(['priority', 'ends', 'made'])},
       ${name('row')} collate "C" rows unbounded preceding)`
-  const sent = ['rate', 'calls', ...(givesBack ? (['paidWindowStart'] as const) : [])] as const
-  const one = sent.map((column) => sql`${parameters.number(column)} as ${name(column)}`)
+  const sent = ['rate', 'calls', ...(givesBack ? (['payer', 'paidWindowStart'] as const) : [])] as const
+  const one = sent.map((column) => {
+    const value = column === 'payer' ? parameters.text(column) : parameters.number(column)
+    return sql`${value} as ${name(column)}`
+  })
   const calls = isMany
     ? callsFrom(parameters, ['key', ...sent])
     : sql`(select ${parameters.text('key')} as key, ${sql.join(one, sql`, `)}, 1 as place ${BY_ITSELF}) as call`
@@ -139,7 +140,7 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
   }
   const [needed, total] = [sql`${name('rate')} * ${name('calls')}`, sql`coalesce(${name('total')}, ${NONE})`]
   const pays = givesBack
-    ? sql`${isPayer} and ${name('payers')} = 1`
+    ? sql`${name('row')} = ${name('payer', 'call')} and ${name('made')} = ${name('paidWindowStart', 'call')}`
     : sql`${total} >= ${name('rate')} and ${name('own')} <> ${NONE} and ${name('before')} < ${needed}`
   const seen = level('seen', all, {
     total,

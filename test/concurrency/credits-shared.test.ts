@@ -2,6 +2,7 @@ import { and, eq, like, sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { Ratelimit, rateLimitDurable as table } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -154,6 +155,34 @@ test('equal estimates of a key at once are charged together, and settled togethe
   // The tenth estimate was paid by two grants. The second one gets back what it gave.
   expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([10, 9, 9])
   expect(watched.statements.length - before).toBeLessThan(16)
+})
+
+test('an estimate gives nothing to another grant that was made at the same time', async () => {
+  const clock = new TestClock()
+  const options = { limiter: Ratelimit.credits(), prefix: 'made together', durable: true } as const
+  const { db } = database
+  const credits = new Ratelimit({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
+  await credits.grant('org', 10, { id: 'ends', expires: '1m' })
+  await credits.grant('org', 10, { id: 'stays' })
+  const reserved = await Promise.all([5, 5].map((rate) => credits.reserve('org', { rate })))
+  expect(await credits.limit('org', { rate: 10 })).toMatchObject({ success: true, remaining: 0 })
+  clock.advance(60_000)
+  const released = reserved.map((each) => (each.success ? each.release() : undefined))
+  expect((await Promise.all(released)).map((each) => each?.returned)).toEqual([0, 0])
+  expect(await credits.getRemaining('org')).toMatchObject({ used: 10, remaining: 0 })
+})
+
+test('equal estimates are settled together in different grants that were made at the same time', async () => {
+  const clock = new TestClock()
+  const options = { limiter: Ratelimit.credits(), prefix: 'paid by each', durable: true } as const
+  const { db } = database
+  const credits = new Ratelimit({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
+  for (const id of ['a', 'b']) await credits.grant('org', 4, { id })
+  const reserved = await Promise.all([2, 2, 2, 2].map((rate) => credits.reserve('org', { rate })))
+  expect(await credits.getRemaining('org')).toMatchObject({ remaining: 0 })
+  const settled = await Promise.all(reserved.map((each) => (each.success ? each.commit(1) : undefined)))
+  expect(settled.map((each) => each?.returned)).toEqual([1, 1, 1, 1])
+  expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([2, 2])
 })
 
 test('estimates give back no more than is still used of their grant', async () => {

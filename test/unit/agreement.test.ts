@@ -19,6 +19,7 @@ const OTHER: Request = {
   within: 1,
   atLeast: 2,
   reserved: 2,
+  payer: 'other',
 }
 
 test.each(Object.entries(AGREEMENT))('requests that differ in %s agree as the table says', (field, agree) => {
