@@ -13,7 +13,7 @@ export async function callOn(
   key: string,
   options: OptionsOfCall,
 ): Promise<LimiterCall> {
-  const { checker } = handleOf(ratelimit, 'ratelimit must be a Ratelimit of this package.')
+  const { checker } = handleOf(ratelimit, 'ratelimit must be a Ratelimit of this version of the package.')
   const { hash } = checker.terms
   const stored = hash ? await hash(key) : key
   return { checker, call: callOf(ratelimit.prefix, ratelimit.limiter, stored, options) }

@@ -16,8 +16,11 @@ export interface FundedOptions {
   readonly atLeast?: number | undefined
 }
 
-/** A process may have two copies of the package, of ES modules and of CommonJS. They share the symbol. */
-const HANDLE = Symbol.for('drizzle-ratelimit')
+/**
+ * A process may have two copies of the package, of ES modules and of CommonJS. They share the symbol. Another
+ * version has a symbol of its own, because its parts may differ.
+ */
+const HANDLE = Symbol.for('drizzle-ratelimit@0.1.0')
 
 /** Lets functions reach the parts of a `Ratelimit`. */
 export function expose(ratelimit: object, handle: Handle): void {

@@ -55,7 +55,7 @@ export class Limit {
     this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit)
     const handle = handleOf(
       this.#ratelimit,
-      'Each limiter must be a Ratelimit of this package, or have one as `ratelimit`.',
+      'Each limiter must be a Ratelimit of this version of the package, or have one as `ratelimit`.',
     )
     const { rows, terms } = handle.checker
     this.name = name

@@ -67,7 +67,10 @@ export async function settleExpired(
   const { ratelimit, as, limit = 100, limiterOf } = options
   checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
   checkEnding(as, 'as')
-  const { checker, funded } = handleOf(ratelimit, 'ratelimit must be a Ratelimit of this package.')
+  const { checker, funded } = handleOf(
+    ratelimit,
+    'ratelimit must be a Ratelimit of this version of the package.',
+  )
   if (!funded) checkLimiter(ratelimit.limiter)
   checkOption(!funded || limiterOf === undefined, FUNDED_LIMITER)
   const found = (await findFree(tx, checker, limit)).map((row) => ({

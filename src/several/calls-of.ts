@@ -20,7 +20,7 @@ export async function callsOf(
   const calls = Array.from(requests, (request: Requested) => {
     checkOptions(request, names, 'Each request')
     const { ratelimit, key } = request
-    const handle = handleOf(ratelimit, 'Each ratelimit must be a Ratelimit of this package.')
+    const handle = handleOf(ratelimit, 'Each ratelimit must be a Ratelimit of this version of the package.')
     const { rows, terms } = handle.checker
     rows.namespace.onUse?.()
     const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { type pgSchema, pgTable, text as textColumn } from 'drizzle-orm/pg-core'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -181,15 +182,20 @@ test('lists with holes are refused', async () => {
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
-test('limiters of two copies of this package are refused together', async () => {
+test('what is no Ratelimit of this version of the package is refused', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [() => limitAll(requests), () => reserveAll(requests), () => spend(requests, { rate: 1 })]
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',
-      message: 'Each ratelimit must be a Ratelimit of this package.',
+      message: 'Each ratelimit must be a Ratelimit of this version of the package.',
     })
   }
+})
+
+test('the parts of a Ratelimit are under the name of its version', async () => {
+  const { version } = JSON.parse(await readFile('package.json', 'utf8'))
+  expect(Object.getOwnPropertySymbols(ratelimit).map(Symbol.keyFor)).toEqual([`drizzle-ratelimit@${version}`])
 })
 
 describe('limits', () => {
