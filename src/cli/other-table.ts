@@ -28,5 +28,5 @@ export async function inOtherTable(
 
 function sentence(prefix: string, count: number, own: string, other: string): string {
   const rows = count === 1 ? '1 live row' : `${count} live rows`
-  return `${JSON.stringify(prefix)} has ${rows} in ${other}, and its limiter reads ${own}: set \`durable\`, or move the rows.`
+  return `${JSON.stringify(prefix)} has ${rows} in ${other}, and its limiter reads ${own}: change \`durable\`, or move the rows.`
 }

@@ -14,8 +14,9 @@ const loaded = /* @__PURE__ */ onFirstUse(() =>
  *
  * The limits of `reserveAll` have a cost each, and those of `spend` have one cost together.
  *
- * @param requests The limits and keys that were charged; those of `spend` in the same order. If one had a
- * `limiter`, give one here too: the customer's present plan.
+ * @param requests All limits and keys that were charged; those of `spend` in the same order. If one is missing,
+ * the others pay the whole cost, and it stays charged. If one had a `limiter`, give one here too: the
+ * customer's present plan.
  * @throws RatelimitError `INVALID_OPTION` also for one cost in place of a list, and for a list in place of one;
  * `NOT_RESERVED`; `ALREADY_SETTLED`, also if some were settled alone; the errors of `limitAll`.
  *

@@ -78,7 +78,7 @@ export interface OtherUsage {
  * It reads every row of the prefix, takes no lock and writes nothing. It has no timeout.
  *
  * @param of The limiter. In a process that has none, where its rows are.
- * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_OPTION`; then the errors of
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_CLOCK`; then the errors of
  * `Ratelimit.getRemaining`.
  *
  * @example

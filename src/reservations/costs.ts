@@ -51,7 +51,7 @@ export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }
   if ('each' in costs) {
     checkOption(
       Array.isArray(costs.each) && costs.each.length === calls.length,
-      'commit needs one cost for each request, in the order of the requests.',
+      'Each request needs one cost, in the order of the requests.',
     )
   }
   checkOption(
