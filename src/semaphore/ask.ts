@@ -137,11 +137,11 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
     const place = Number(row['place']) - 1
     const { request } = mustHave(asked[place])
     const slots = [...(answers[place]?.slots ?? []), ...slotIn(row, request)]
-    const left = row['left_ms']
+    const left = row['lasts']
     const endsInMs = left === null || left === undefined ? undefined : exactNumber(left)
     const at = row['at'] === undefined ? 0 : exactNumber(row['at'])
     const open = Number(row['open'] ?? 0)
-    answers[place] = { slots, open, isNext: row['is_next'] === true, at, endsInMs, sentAt }
+    answers[place] = { slots, open, isNext: row['next'] === true, at, endsInMs, sentAt }
   }
   return answers
 }

@@ -69,7 +69,7 @@ export function acquireStatement(source: AcquireSource): Statement {
   const turned = sql`select *, greatest(${limit} - pg_catalog.cardinality(leased), 0) as open, ${turnOf(limit)} as turn
     from (${seen}) as seen`
   const keys = sql`select place, key, calls, now, at, turn, kept_for, kept_until, ${KEPT} as is_kept, lock_name, leased, own, open,
-      case when pg_catalog.cardinality(held) = 0 then ends - now end as left_ms,
+      case when pg_catalog.cardinality(held) = 0 then ends - now end as lasts,
       case when pg_catalog.cardinality(own) = 0 then free else own end as free,
       greatest(least(calls, open - case when ${KEPT} and kept_for < turn and ${HAS_USE} then 1 else 0 end), 0) as wanted
     from (${turned}) as turned`
@@ -137,13 +137,13 @@ export function acquireStatement(source: AcquireSource): Statement {
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links,
     columns: [
-      ...['place', 'open', 'is_next', 'slot'].map((column) => name(column)),
-      ...answered(['left_ms', 'at', 'fence']),
+      ...['place', 'open', 'next', 'slot'].map((column) => name(column)),
+      ...answered(['lasts', 'at', 'fence']),
       ...(joined
         ? [sql`case when slot is not null then ${holdSlot(sql`right(slot, 4)::bigint`)} end as held`]
         : []),
     ],
-    from: sql`(select of_key.place, open, left_ms, at, kept_for is null or not is_kept or turn <= kept_for as is_next, slot, fence,
+    from: sql`(select of_key.place, open, lasts, at, kept_for is null or not is_kept or turn <= kept_for as next, slot, fence,
       lock_name from ${KEYS} as of_key left join (
       select place, key as slot, fence from ${TAKEN}
       where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)

@@ -6,6 +6,8 @@ import postgres from 'postgres'
 import { describe, expect, inject, test } from 'vitest'
 import { checkTables, type Database, Ratelimit } from '../../../src/index.ts'
 import { closePeriods } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kyselyOf } from '../../support/kysely.ts'
 import { worksOn } from './works-on.ts'
@@ -34,6 +36,18 @@ function camel(name: string): string {
 }
 
 test('to camel case', () => worksOn(renaming(camel), 'camel'))
+
+test('a call that gets no slot is told when one is free', async () => {
+  const clock = new TestClock()
+  const own = { prefix: 'camel slots', limit: 1, lease: '10s', clock: clock.now } as const
+  const jobs = new Semaphore({ ...own, db: renaming(camel) })
+  const slot = await jobs.acquire('key')
+  expect(await jobs.holders('key')).toMatchObject([{ slot: 1, expires: clock.ms + 10_000 }])
+  clock.advance(4000)
+  expect(await jobs.acquire('key')).toMatchObject({ success: false, retryAfter: 6000 })
+  if (slot.success) expect(await slot.release()).toBe(true)
+  expect(await jobs.acquire('key')).toMatchObject({ success: true })
+})
 
 test("to camel case in the caller's transaction", () =>
   database.db.transaction((tx) => worksOn(renaming(camel, tx as Database), 'camel in a transaction')))

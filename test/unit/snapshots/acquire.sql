@@ -33,7 +33,7 @@ with
       open,
       case
         when pg_catalog.cardinality (held) = 0 then ends - now
-      end as left_ms,
+      end as lasts,
       case
         when pg_catalog.cardinality (own) = 0 then free
         else own
@@ -514,9 +514,9 @@ with
 select
   "place",
   "open",
-  "is_next",
+  "next",
   "slot",
-  pg_catalog.encode (pg_catalog.float8send ("left_ms"), 'hex') as "left_ms",
+  pg_catalog.encode (pg_catalog.float8send ("lasts"), 'hex') as "lasts",
   pg_catalog.encode (pg_catalog.float8send ("at"), 'hex') as "at",
   pg_catalog.encode (pg_catalog.float8send ("fence"), 'hex') as "fence"
 from
@@ -524,11 +524,11 @@ from
     select
       of_key.place,
       open,
-      left_ms,
+      lasts,
       at,
       kept_for is null
       or not is_kept
-      or turn <= kept_for as is_next,
+      or turn <= kept_for as next,
       slot,
       fence,
       lock_name
