@@ -76,7 +76,7 @@ const asDistributed = {
   name: 'distributed',
   enforce: 'pre',
   transform(code: string, file: string) {
-    if (!/src\/(options|quota|reports|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
+    if (!/src\/(answers|options|quota|reports|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
     return code
       .replace(
         'distributed: { ...RATES, ...SWITCH }',

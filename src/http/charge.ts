@@ -1,7 +1,12 @@
 import type { LimitResult } from '../answers/results.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
 import { type LimitRequest, limitAll } from '../limit-all.ts'
-import { reserveAll } from '../quota/reserve-all.ts'
+import { reserveRequest } from '../options/call-table.ts'
 import type { CostingRequest } from './read-limit.ts'
+
+const loaded = /* @__PURE__ */ onFirstUse(() =>
+  Promise.all([import('../several/calls-of.ts'), import('../reservations/reserve-calls.ts')]),
+)
 
 /** The answers to a request's checks, and how to settle their charges. */
 export interface Charged {
@@ -38,7 +43,8 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
 }
 
 async function reserveSeveral(requests: readonly CostingRequest[]): Promise<Charged> {
-  const reserved = await reserveAll(requests)
+  const [{ callsOf }, { reserveCalls }] = await loaded()
+  const reserved = await reserveCalls(requests, await callsOf(requests, reserveRequest), {})
   const { success, results } = reserved
   if (!success) return { results }
   const isKept = requests.some((request, place) => keepsReserved(request, results[place]))

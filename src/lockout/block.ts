@@ -1,12 +1,12 @@
 import type { Usage } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { own } from '../base/own.ts'
+import { blockKey, unblockKey } from '../check/block-key.ts'
 import { callOn } from '../check/call-on.ts'
 import type { Duration } from '../duration.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { blockKey, unblockKey } from './blocks.ts'
 
 /**
  * Blocks a key of a lockout, or of a limiter with `blocks: true`, whatever it has used. The block replaces one

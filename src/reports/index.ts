@@ -1,5 +1,5 @@
+export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from '../answers/row-numbers.ts'
 export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
-export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './row-numbers.ts'
 export type { LimiterRows, PlanOf, ReportOptions } from './rows.ts'
 export {
   type KeyUsage,

@@ -3,6 +3,7 @@ import { sourceImports } from '../support/source-imports.ts'
 
 /**
  * The folders and files of the package from the ground up: each imports from its own floor or from one below.
+ * wings.test.ts forbids more: a wing imports no other.
  */
 const FLOORS: readonly (readonly string[])[] = [
   ['schema', 'src/base', 'src/errors.ts', 'src/duration.ts', 'src/diagnostics.ts'],

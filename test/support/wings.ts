@@ -1,0 +1,24 @@
+/** The parts of the package that can be removed: `src/<name>/` or `src/<name>.ts`, with `test/<name>/`. */
+const WINGS = [
+  'calendar',
+  'cli',
+  'dashboard',
+  'http',
+  'kysely',
+  'lockout',
+  'otel',
+  'quota',
+  'reports',
+  'schedule',
+  'semaphore',
+] as const
+
+type Wing = (typeof WINGS)[number]
+
+/** The wings that show what another wing finds. They go with it. */
+export const SHOWN_BY: Readonly<Partial<Record<Wing, readonly Wing[]>>> = { reports: ['cli', 'dashboard'] }
+
+/** The wing that a file of `src/` is in. */
+export function wingOf(file: string): Wing | undefined {
+  return WINGS.find((wing) => file.startsWith(`src/${wing}/`) || file === `src/${wing}.ts`)
+}
