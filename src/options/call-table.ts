@@ -29,14 +29,16 @@ export const limit: NamesOf<LimitOptions | RefundOptions> = {
   force: checkSwitch,
   start: true,
 }
-export const blockUntilReady: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
+export const blockUntilReady: NamesOf<BlockOptions> = {
+  ...{ rate: true, atLeast: true, limiter: true, signal: true },
+}
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
-export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, id: true, expires: true }
+export const reserveAll: NamesOf<ReserveAllOptions> = { ...limitAll, id: true, expires: true }
 export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }
 export const reserve: NamesOf<ReserveOptions> = { ...call, ...spend }
 
 export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: checkSwitch }
-export const creditGrant: NamesOf<CreditGrantOptions> = { ...reserveAll, priority: true }
+export const creditGrant: NamesOf<CreditGrantOptions> = { ...tx, id: true, expires: true, priority: true }
 
 export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate'>> = {
   ratelimit: true,

@@ -78,11 +78,7 @@ export interface RefundOptions extends CallOptions, OnceOptions {
 }
 
 /** Options of `blockUntilReady`. */
-export interface BlockOptions {
-  /** The cost of the call. Default: `1`. */
-  readonly rate?: number | undefined
-  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
-  readonly limiter?: Limiter | undefined
+export interface BlockOptions extends Pick<LimitOptions, 'rate' | 'atLeast' | 'limiter'> {
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }

@@ -38,7 +38,7 @@ export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'
 }
 
 /** Options of `reserveAll`. */
-export type ReserveAllOptions = TxOptions & (Unnamed | Naming)
+export type ReserveAllOptions = TxOptions & EitherName
 
 /** Options of `spend` for a cost that is known. */
 export interface PlainSpendOptions extends Shared, OnceOptions, Unnamed {}
@@ -66,5 +66,7 @@ interface Shared extends TxOptions {
 export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
 
 /** Options of an estimate on `Ratelimit.credits`. */
-export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> &
-  ((OnceOptions & Unnamed) | (Naming & { readonly once?: never }))
+export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> & EitherName
+
+/** A name is charged once anyway. */
+type EitherName = (OnceOptions & Unnamed) | (Naming & { readonly once?: never })

@@ -5,9 +5,10 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { ReserveAllOptions } from '../options/reserve.ts'
 import type { SettleAllOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
+import { idCall } from '../several/ids.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { estimateOf, namingOf } from './estimate.ts'
-import { inMemory } from './in-memory.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { chargeNamed } from './named.ts'
 
 /** Estimates that are charged together and wait for their costs. */
@@ -45,14 +46,15 @@ export async function reserveCalls<Request>(
   calls: readonly LimiterCall[],
   options: ReserveAllOptions,
 ): Promise<ReservedAll<Request>> {
-  const { tx } = options
+  const { tx, once } = options
   const estimates = calls.map(estimateOf)
   const name = namingOf(options)
   const charged = name && (await own(chargeNamed(estimates, name, tx)))
-  const answered = charged?.answered ?? (await own(decideAll(estimates, tx)))
+  const answered = charged?.answered ?? (await own(decideAll(estimates, tx, [await idCall(once, estimates)])))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
-  const { settle } = charged?.estimates ?? (await inMemory(estimates, answered, tx))
+  const { settle } =
+    charged?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(estimates, answered, tx))
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options, SETTLING.settleAll)
     const settled = settle({ costs: { each: actuals }, limiters: options.limiters }, options.tx)

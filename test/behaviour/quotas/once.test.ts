@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
-import { spend } from '../../../src/quota/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -242,6 +242,34 @@ test('limitAll charges all of the limits once', async () => {
   expect(await limitAll(requests, { once: once('other') })).not.toHaveProperty('repeated')
 })
 
+test('reserveAll charges estimates once, and the first call settles them', async () => {
+  const { quota: month, clock } = quotaOn(database, TEN_TOKENS)
+  const { quota: credits, prefix } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { db } = database
+  const limiter = Ratelimit.credits()
+  const dated = new Ratelimit({ db, limiter, prefix: `${prefix}, dated`, clock: clock.now })
+  await credits.grant('key', 10)
+  await dated.grant('key', 10, { id: 'payment' })
+  const request = { key: 'key', rate: 6 }
+  const requests = [month, credits, dated].map((ratelimit) => ({
+    ratelimit: ratelimit as Ratelimit,
+    ...request,
+  }))
+  const reserve = (id: string) => reserveAll(requests, { once: once(id) })
+  const left = async () => {
+    const looks = [month, credits, dated].map((ratelimit) => (ratelimit as Ratelimit).getRemaining('key'))
+    return (await Promise.all(looks)).map(({ remaining }) => remaining)
+  }
+  expect(await reserve('one')).not.toHaveProperty('repeated')
+  const [first, again] = [await reserve('two'), await reserve('one')]
+  expect(first).toMatchObject({ success: false })
+  if (!again.success) throw new Error('denied')
+  expect(again).toMatchObject({ repeated: true, results: Array(3).fill({ repeated: true, remaining: 4 }) })
+  await expect(again.commit([9, 9, 9])).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  await expect(again.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  expect(await left()).toEqual([4, 4, 4])
+})
+
 test('spend takes the cost once', async () => {
   const { quota: month, clock } = quotaOn(database, calendarWindow(10, 'month'))
   const { quota: credits } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
@@ -300,6 +328,7 @@ test.each([
   await expect(quota.reserve('key', options)).rejects.toMatchObject(refused)
   await expect(balance.grant('key', 1, options)).rejects.toMatchObject(refused)
   await expect(limitAll(requests, options)).rejects.toMatchObject(refused)
+  await expect(reserveAll(requests, options)).rejects.toMatchObject(refused)
   await expect(spend(requests, { ...options, rate: 1 })).rejects.toMatchObject(refused)
 })
 

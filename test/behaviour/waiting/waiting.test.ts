@@ -87,6 +87,20 @@ test('waits until the call is allowed', async () => {
   expect(sentAt - before).toBe(60_000)
 })
 
+test('waits only until there is enough of the rate to be worth it', async () => {
+  const limiter = Ratelimit.tokenBucket(1, 60_000, 10)
+  const ratelimit = new Ratelimit({
+    ...{ db: counting(database.db), limiter, prefix: 'waits for a part', clock, cleanupProbability: 0 },
+  })
+  await ratelimit.limit('key', { rate: 10 })
+  const before = performance.now()
+  const part = { rate: 8, atLeast: 3 }
+  expect(await ratelimit.blockUntilReady('key', 179_999, part)).toMatchObject({ retryAfter: 180_000 })
+  const answer = await letWait(ratelimit.blockUntilReady('key', '1h', part))
+  expect(answer).toMatchObject({ success: true, granted: 3, remaining: 0 })
+  expect(sentAt - before).toBe(180_000)
+})
+
 test('gives the denial at once when the timeout cannot suffice', async () => {
   const ratelimit = window('gives up', 60_000)
   await ratelimit.limit('key')
