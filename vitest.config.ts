@@ -9,29 +9,30 @@ import { PATIENTLY } from './test/support/patience.ts'
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
 
+// Folders of tests: those of `test/`, and those in its folders. A wing has its tests in a folder of its own, as
+// in `test/schedule/answers`.
+
 /** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
-const ARITHMETIC = ['behaviour/answers', 'behaviour/quotas', 'behaviour/leases']
+const ARITHMETIC = ['answers', 'quotas', 'leases']
 /** What every driver and each of Drizzle's versions must do alike. */
-const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].map(
-  (each) => `behaviour/${each}`,
-)
+const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What errors say, with all that a driver and a server add to them. */
-const SECRETS = ['behaviour/secrets']
+const SECRETS = ['secrets']
 /** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */
 const CONCURRENCY = ['concurrency']
 /** Commands that connect to a server. */
-const COMMANDS = ['behaviour/commands']
+const COMMANDS = ['commands']
 /** Limited routes of the frameworks. */
-const ROUTES = ['behaviour/http']
+const ROUTES = ['routes']
 /** What is the same on every database. */
-const ONCE = ['unit', 'behaviour/process', 'distribution/documents']
+const ONCE = ['unit', 'process', 'documents']
 /**
  * What needs a process that no other file has been in. What another file has left there may go on setting a
  * timer each millisecond, and fake timers that advance by themselves would then stop at each.
  */
-const ISOLATED = ['behaviour/isolated', 'distribution/isolated', 'behaviour/waiting']
+const ISOLATED = ['isolated', 'waiting']
 /** Those of them that need several connections. */
-const WAITING = ['behaviour/waiting']
+const WAITING = ['waiting']
 
 function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[][]): ProjectConfig {
   const hasServer = driver !== 'pglite'
@@ -39,7 +40,7 @@ function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[]
     resolve: { alias: aliases(drizzle) },
     test: {
       name: `${driver} ${drizzle}`,
-      include: folders.flat().map((folder) => `test/${folder}/**/*.test.ts`),
+      include: folders.flat().flatMap((folder) => [`test/${folder}/*.test.ts`, `test/*/${folder}/*.test.ts`]),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       globalSetup: `test/support/${hasServer ? 'global-setup' : 'pglite-setup'}.ts`,
       ...{ testTimeout: 120_000, hookTimeout: 60_000, expect: { poll: PATIENTLY } },

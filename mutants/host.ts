@@ -14,7 +14,7 @@ const [SERVER, IN_PROCESS, DISTRIBUTED] = ['node-postgres 1.0', 'pglite 0.45', '
 const ON_BOTH = /\/drivers\//
 
 /** These enter nearly all of what only distributed tables need. */
-const FOR_DISTRIBUTED = /\/behaviour\/(drivers|transactions)\//
+const FOR_DISTRIBUTED = /\/(drivers|transactions)\//
 
 /** What a copy of a statement shows is that it has changed, and not whether that matters. */
 const COPIES = /\/unit\/statements\./

@@ -31,7 +31,7 @@ const FOLDERS = {
   history: 'test/faults/history',
   attack: 'test/faults/attack',
   edge: 'test/distribution/edge',
-  browser: 'test/distribution/browser',
+  browser: 'test/dashboard/browser',
 }
 
 function project(
@@ -64,7 +64,7 @@ const concurrency: TestProjectConfiguration = {
   root,
   test: {
     name: 'concurrency',
-    include: ['test/concurrency/**/*.test.ts'],
+    include: ['test/concurrency/*.test.ts', 'test/*/concurrency/*.test.ts'],
     provide: { driver: 'postgres-js' },
     globalSetup: 'test/support/global-setup.ts',
     testTimeout: 120_000,

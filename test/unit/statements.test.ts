@@ -1,12 +1,8 @@
-import { format } from 'sql-formatter'
 import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
-import { acquireStatement } from '../../src/semaphore/sql/acquire.ts'
-import { holdersStatement } from '../../src/semaphore/sql/holders.ts'
-import { leaseStatement } from '../../src/semaphore/sql/lease.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
 import { grantSumsStatement, grantsStatement, neededGrantsStatement } from '../../src/statements/grants.ts'
 import { listStatement } from '../../src/statements/list.ts'
@@ -20,6 +16,7 @@ import { takeManyStatement, takeOneStatement } from '../../src/statements/take.t
 import { takeGrantsStatement } from '../../src/statements/take-grants.ts'
 import { usageStatement } from '../../src/statements/usage.ts'
 import { allExamples } from '../support/limits.ts'
+import { printed, usedNames } from '../support/statement-text.ts'
 
 const table = rateLimitEphemeral
 /**
@@ -112,22 +109,7 @@ function lists(): [string, Statement][] {
   ]
 }
 
-/** What a semaphore and its leases send. */
-function leases(): [string, Statement][] {
-  const source = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
-  const durable = { table: rateLimitDurable, injectedClock: true, commit: 'async', guarded: true } as const
-  return [
-    ['acquire', acquireStatement({ ...source, joined: false })],
-    ['acquire-joined', acquireStatement({ ...source, joined: true })],
-    ['holders', holdersStatement(table, false)],
-    ['acquire-durable', acquireStatement({ ...durable, joined: false })],
-    ['extend', leaseStatement({ ...source, action: 'extend', waits: false })],
-    ['release-durable', leaseStatement({ ...durable, action: 'release', waits: true })],
-  ]
-}
-
 const ofTable: [string, Statement][] = [
-  ...leases(),
   ...lists(),
   ['grants', grantsStatement({ table, injectedClock: false, guarded: false })],
   ['grants-guarded', grantsStatement({ table, injectedClock: true, guarded: true })],
@@ -172,9 +154,6 @@ const REVIEWED = [
     'lock',
     'sweep',
     'close',
-    'acquire',
-    'extend',
-    'holders',
     'grants',
     'needed-grants',
     'grant-sums',
@@ -183,12 +162,6 @@ const REVIEWED = [
   ],
 ]
 
-/** The statement as a person would write it, and the names of its parameters. */
-function printed({ sql, names }: Statement): string {
-  const parameters = names.map((name, i) => `-- $${i + 1}: ${name}\n`).join('')
-  return `${parameters}${format(sql, { language: 'postgresql', keywordCase: 'lower', expressionWidth: 100 })}\n`
-}
-
 describe('the SQL that reviewers have read has not changed', () => {
   test.each(REVIEWED)('%s', async (name) => {
     const [, statement] = all.find(([each]) => each === name) ?? expect.fail()
@@ -196,7 +169,6 @@ describe('the SQL that reviewers have read has not changed', () => {
   })
 })
 
-test.each(all)('each parameter of %s has a name and is used', (_, { sql, names }) => {
-  const used = new Set([...sql.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number)))
-  expect([...used].toSorted((one, other) => one - other)).toEqual(names.map((_, i) => i + 1))
+test.each(all)('each parameter of %s has a name and is used', (_, statement) => {
+  expect(usedNames(statement)).toEqual(statement.names)
 })

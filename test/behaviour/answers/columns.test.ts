@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { SQL_NAMES, STATE_COLUMNS } from '../../../src/statements/columns.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { oneOfEachKind, quotaOn } from '../quotas/ten.ts'
+import { oneOfEachKind, quotaOn } from '../../support/ten.ts'
 
 // Which columns of a row are filled says whose row it is, whatever has filled them.
 

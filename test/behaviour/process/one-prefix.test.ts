@@ -10,8 +10,8 @@ import {
   rateLimitTables,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { quotaOn } from '../../support/ten.ts'
 import { useWarnings } from '../../support/warnings.ts'
-import { quotaOn } from '../quotas/ten.ts'
 
 // Two limiters of one prefix that begin each other's rows again are warned of.
 

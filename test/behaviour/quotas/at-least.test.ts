@@ -8,8 +8,8 @@ import {
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
+import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 

@@ -4,7 +4,7 @@ import { type LimitResult, Ratelimit, type Reservation, type Threshold } from '.
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { quotaOn, UNDO } from './ten.ts'
+import { quotaOn, UNDO } from '../../support/ten.ts'
 
 // What a balance reports of its thresholds, against a model that knows each reservation.
 

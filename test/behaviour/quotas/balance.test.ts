@@ -7,8 +7,8 @@ import { limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
+import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const YEARS_MS = 50 * 365 * 86_400_000

@@ -1,7 +1,7 @@
 import { test } from 'vitest'
 import { hasServer, useDatabase } from '../../support/databases.ts'
+import { UNDO } from '../../support/ten.ts'
 import { expectYearToBalance } from '../../support/year/billing-year.ts'
-import { UNDO } from './ten.ts'
 
 // A small one. test/faults/history/billing-year.test.ts has a thousand customers, and kills connections.
 

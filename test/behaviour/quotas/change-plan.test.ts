@@ -4,7 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { closePeriods } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 const database = useDatabase()
 const [month, year] = [calendarWindow(100, 'month'), calendarWindow(1000, 'year')]

@@ -5,7 +5,7 @@ import { settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
-import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 // The entries of credits that end: one of each grant that a call changes, and one of what is owed.
 

@@ -4,8 +4,8 @@ import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { UNDO } from './ten.ts'
 
 // Options that credits have as other limits have them.
 

@@ -7,8 +7,8 @@ import * as quota from '../../../src/quota/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DAY_MS = 86_400_000

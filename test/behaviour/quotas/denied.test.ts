@@ -6,9 +6,9 @@ import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { fakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 const database = useDatabase()
 afterEach(() => void vi.useRealTimers())

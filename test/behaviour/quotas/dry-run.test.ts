@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DRY = { dryRun: true }

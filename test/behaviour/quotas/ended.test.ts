@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
+import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 // The call that opens a period answers how the one before has ended. test/behaviour/answers/model.test.ts tests
 // it in any sequence of calls and under any plans.

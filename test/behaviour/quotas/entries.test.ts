@@ -14,7 +14,7 @@ import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
-import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
+import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 const database = useDatabase()
 const MONTH = TEN['calendar month']

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { type LimitRequest, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const balance = { name: 'balance', limiter: Ratelimit.balance() }

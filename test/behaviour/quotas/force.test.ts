@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { Model } from '../../support/model.ts'
+import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const MAX_RATE = Number.MAX_SAFE_INTEGER

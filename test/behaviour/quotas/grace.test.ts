@@ -11,7 +11,7 @@ import {
 import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+import { type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 const database = useDatabase()
 const HOUR_MS = 3_600_000

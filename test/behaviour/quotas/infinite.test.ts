@@ -5,7 +5,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { kinds, quotaOn } from './ten.ts'
+import { kinds, quotaOn } from '../../support/ten.ts'
 
 // A limit of Infinity counts and never denies.
 

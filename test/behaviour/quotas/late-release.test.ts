@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, kinds, quotaOn } from './ten.ts'
+import { HOUR_MS, kinds, quotaOn } from '../../support/ten.ts'
 
 // A bucket fills by itself. An estimate that is released late is given back by the time already.
 

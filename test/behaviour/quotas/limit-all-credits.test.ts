@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 // `limitAll` with credits that end: the other limits and the grants, or nothing.
 

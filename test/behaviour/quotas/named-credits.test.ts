@@ -3,8 +3,8 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
 import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 // Estimates with a name, on credits that end. Any process settles an estimate, and only once. The grants that
 // have paid get back what was too much.

@@ -15,8 +15,17 @@ import { closePeriods, reserveAll, settle, settleExpired } from '../../../src/qu
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
+import {
+  HOUR_MS,
+  JANUARY,
+  kinds,
+  oneOfEachKind,
+  type QuotaUnderTest,
+  quotaOn,
+  TEN,
+  UNDO,
+} from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 // Reservations with a name. What settling does to a limit is tested in reserve.test.ts; here it has to do the
 // same, once.

@@ -8,7 +8,7 @@ import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
 const database = useDatabase()
 const TEN_TOKENS = TEN['calendar month']

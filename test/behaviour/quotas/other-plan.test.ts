@@ -3,7 +3,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit, type Reserved } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { kinds, oneOfEachKind, quotaOn } from './ten.ts'
+import { kinds, oneOfEachKind, quotaOn } from '../../support/ten.ts'
 
 // A limiter that meets a row of another plan can be set to refuse.
 

@@ -4,8 +4,8 @@ import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { Model } from '../../support/model.ts'
+import { HOUR_MS, JANUARY, kinds, oneOfEachKind, quotaOn, TEN } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, oneOfEachKind, quotaOn, TEN } from './ten.ts'
 
 const database = useDatabase()
 

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Allowed, Ratelimit, type RefundOptions } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN } from './ten.ts'
 
 // A refund names the window that paid by its start, and no other window gives back.
 

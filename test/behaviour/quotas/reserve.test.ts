@@ -5,8 +5,8 @@ import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { firstFrom, Model } from '../../support/model.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const settlings = [

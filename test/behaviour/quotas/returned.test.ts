@@ -3,7 +3,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { kinds, quotaOn, TEN } from './ten.ts'
+import { kinds, quotaOn, TEN } from '../../support/ten.ts'
 
 const database = useDatabase()
 

@@ -9,7 +9,7 @@ import { limitAll, rateLimitEphemeral } from '../../../src/index.ts'
 import { closePeriods, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { quotaOn } from './ten.ts'
+import { quotaOn } from '../../support/ten.ts'
 
 const database = useDatabase()
 const month = (n: number, day = 1) => Date.UTC(2026, n, day)

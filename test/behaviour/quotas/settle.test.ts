@@ -14,8 +14,8 @@ import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { uncounted } from '../../support/limits.ts'
+import { kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from './ten.ts'
 
 // Settling under another plan, another limiter and other options than those that charged the estimate. What
 // settling does is tested in reserve.test.ts, and that a name does it once in named.test.ts.

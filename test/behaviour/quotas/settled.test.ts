@@ -4,7 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import type { LimitResult, Reservation, Threshold } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { quotaOn } from './ten.ts'
+import { quotaOn } from '../../support/ten.ts'
 
 // The thresholds that a calendar window reports, against a model that knows each reservation.
 

@@ -13,8 +13,8 @@ import {
 import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
+import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const BOTH = { thresholds: [0.8, 1] }

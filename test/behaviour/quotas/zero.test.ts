@@ -4,7 +4,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { type Entry, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from './ten.ts'
+import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
 
 // A rate of 0 looks in every call that takes a rate: a consumer of events may meet one of 0 units.
 

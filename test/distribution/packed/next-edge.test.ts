@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { statusesOf } from '../../behaviour/http/serve.ts'
+import { statusesOf } from '../../http/routes/serve.ts'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
 import { serveDatabases } from '../edge/http-database.ts'
 import { type Application, startNext } from './start-next.ts'

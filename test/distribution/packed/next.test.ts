@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { statusesOf } from '../../behaviour/http/serve.ts'
+import { statusesOf } from '../../http/routes/serve.ts'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
 import { startNext } from './start-next.ts'
 

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import type { Server, SSRManifest } from '@sveltejs/kit'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { statusesOf } from '../../behaviour/http/serve.ts'
+import { statusesOf } from '../../http/routes/serve.ts'
 import { ENTRIES } from '../../support/entries.ts'
 
 // The hook of docs/frameworks.md in an application that SvelteKit builds and serves.

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { rateLimit as expressLimit } from '../../../src/http/express.ts'
 import { rateLimit as honoLimit } from '../../../src/http/hono.ts'
 import { Ratelimit } from '../../../src/index.ts'
-import { newPrefix, serve } from '../../behaviour/http/serve.ts'
+import { newPrefix, serve } from '../../http/routes/serve.ts'
 import { tell } from '../../support/happened.ts'
 import { usePool } from './pool.ts'
 

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { Ratelimit } from '../../../src/index.ts'
+import { spend } from '../../../src/quota/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+const PROCESSES = 4
+const CALLS = 40
+const [MONTH, BOUGHT] = [400, 300]
+const database = useDatabase()
+
+test('concurrent estimates and costs over two limits: each unit is paid once, and only the last goes into debt', async () => {
+  const processes = Array.from({ length: PROCESSES }, () => {
+    const config = { db: database.connect(2).db, cleanupProbability: 0 }
+    const month = new Ratelimit({
+      timeout: false,
+      ...config,
+      limiter: Ratelimit.fixedWindow(MONTH, '30d'),
+      prefix: 'spent month',
+    })
+    const bought = new Ratelimit({
+      timeout: false,
+      ...config,
+      limiter: Ratelimit.balance(),
+      prefix: 'spent bought',
+      durable: true,
+    })
+    return { month, bought }
+  })
+  const [{ month, bought }] = processes as [(typeof processes)[number]]
+  await bought.grant('org', BOUGHT)
+  let actuals = 0
+  const paid = [0, 0]
+  const call = async ({ month, bought }: (typeof processes)[number], place: number) => {
+    const requests = [month, bought].map((ratelimit) => ({ ratelimit, key: 'org' }))
+    const spent = await spend(requests, { rate: 5, atLeast: 1 })
+    if (!spent.success) return
+    const actual = place % 11
+    const { granted } = await spent.commit(actual)
+    actuals += actual
+    for (const [source, each] of granted.entries()) paid[source] = (paid[source] ?? 0) + each
+  }
+  await Promise.all(
+    processes.flatMap((each) => Array.from({ length: CALLS }, (_, place) => call(each, place))),
+  )
+  const used = [await month.getRemaining('org'), await bought.getRemaining('org')].map((usage) => usage.used)
+  expect(used).toEqual(paid)
+  expect(paid.reduce((sum, each) => sum + each, 0)).toBe(actuals)
+  expect(paid[0]).toBeLessThanOrEqual(MONTH)
+  expect(actuals).toBeGreaterThan(MONTH)
+})

@@ -1,0 +1,83 @@
+import { schedule } from 'drizzle-ratelimit/schedule'
+import { expect, test } from 'vitest'
+import { Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
+
+const database = useDatabase()
+
+test('start times of 12 processes are spaced exactly, in the order of their answers', async () => {
+  const limiter = Ratelimit.gcra(100, '1s', { burst: 1 })
+  const processes = Array.from(
+    { length: 12 },
+    () =>
+      new Ratelimit({
+        timeout: false,
+        db: database.connect(1).db,
+        limiter,
+        prefix: 'start times',
+        cleanupProbability: 0,
+      }),
+  )
+  const turns = await Promise.all(
+    processes.map(async (ratelimit) => {
+      const own: number[] = []
+      for (let i = 0; i < 20; i++) {
+        const turn = await schedule(ratelimit, 'key', { within: '1h' })
+        if (turn.success) own.push(turn.startsAt)
+      }
+      // A later call of one process starts later.
+      expect(own).toEqual(own.toSorted((a, b) => a - b))
+      return own
+    }),
+  )
+  const starts = turns.flat().toSorted((a, b) => a - b)
+  expect(starts).toHaveLength(240)
+  const gaps = starts.slice(1).map((start, i) => start - (starts[i] as number))
+  expect(Math.min(...gaps)).toBe(10)
+})
+
+test('a held row delays its own callers only, and a start that comes too late is cancelled', async () => {
+  const { db } = database.connect(8)
+  const limiter = Ratelimit.gcra(1, '1h', { burst: 1 })
+  const config = { limiter, prefix: 'held starts', cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ timeout: false, ...config, db })
+  const watched = watch(db)
+  const hasty = new Ratelimit({ ...config, db: watched.db, timeout: 2_000 })
+  const begin = (by: Ratelimit, key: string) => schedule(by, key, { within: '10h' })
+  await Promise.all(['held', 'free'].map((key) => begin(ratelimit, key)))
+  await db.transaction(async (tx) => {
+    await schedule(ratelimit, 'held', { within: '10h', tx })
+    const late = expect(begin(hasty, 'held')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await begin(hasty, 'free')).toMatchObject({ success: true })
+    await late
+  })
+  // The next call of the key comes after the cancel.
+  await expect.poll(() => watched.statements.at(-1)).toContain('unpromised')
+  const next = await begin(hasty, 'held')
+  expect(next.success && Math.round(next.delay / 3_600_000)).toBe(2)
+})
+
+test('cancels at the same time as calls let no two calls start together', async () => {
+  const limiter = Ratelimit.gcra(100, '1s', { burst: 1 })
+  const kept: number[] = []
+  await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const ratelimit = new Ratelimit({
+        timeout: false,
+        db: database.connect(1).db,
+        limiter,
+        prefix: 'cancels',
+      })
+      for (let i = 0; i < 20; i++) {
+        const turn = await schedule(ratelimit, 'key', { within: '1h' })
+        if (!turn.success) continue
+        if (Math.random() < 0.5) await turn.cancel()
+        else kept.push(turn.startsAt)
+      }
+    }),
+  )
+  const starts = kept.toSorted((a, b) => a - b)
+  const gaps = starts.slice(1).map((start, i) => start - (starts[i] as number))
+  expect(Math.min(...gaps)).toBeGreaterThanOrEqual(10)
+})
