@@ -1,9 +1,11 @@
 // The page for operators, on http://127.0.0.1:3000. Its limits have been used for a while.
+
 import { PGlite } from '@electric-sql/pglite'
 import { serve } from '@hono/node-server'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { dashboard } from 'drizzle-ratelimit/dashboard'
+import { countDenials } from 'drizzle-ratelimit/denials'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
@@ -13,7 +15,7 @@ const db = drizzle({ client })
 const HOUR_MS = 3_600_000
 let hoursAgo = 23
 const clock = () => new Date(Date.now() - hoursAgo * HOUR_MS)
-const counting = { clock, denials: { every: 1 } } as const
+const counting = { clock, use: [countDenials({ every: 1 })] } as const
 const api = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(20, '1h'), prefix: 'requests', ...counting })
 const exports = new Ratelimit({
   db,

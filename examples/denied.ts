@@ -1,8 +1,10 @@
 // Who is denied: three callers, of whom two ask too often.
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied } from 'drizzle-ratelimit/reports'
 
 const client = await PGlite.create()
@@ -10,7 +12,7 @@ for (const statement of tableSql()) await client.exec(statement)
 const db = drizzle({ client })
 
 const limiter = Ratelimit.fixedWindow(10, '1h')
-const api = new Ratelimit({ db, limiter, prefix: 'requests', denials: { every: '100ms' } })
+const api = new Ratelimit({ db, limiter, prefix: 'requests', use: [countDenials({ every: '100ms' })] })
 
 const calls = { ada: 5, eve: 17, mallory: 50 }
 for (const [key, times] of Object.entries(calls)) {

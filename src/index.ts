@@ -38,10 +38,10 @@ export type {
   TxOptions,
 } from './options/calls.ts'
 export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
-export type { DenialOptions } from './options/common.ts'
 export type { RatelimitConfig } from './options/config.ts'
 export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 export type { CreditsConfig } from './options/kinds.ts'
+export type { Layer } from './options/layer.ts'
 export type {
   CreditReserveOptions,
   NamedReserveOptions,

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { countDenials } from '../../src/denials/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { block, lockout, unblock } from '../../src/lockout/index.ts'
 import { reserveAll, settle, spend } from '../../src/quota/index.ts'
@@ -116,7 +117,10 @@ export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
 export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const config = { db, limiter: Ratelimit.tokenBucket(1, '1h', 1) }
   const used = await withRows(new Ratelimit({ ...config, prefix: 'used up' }), 1)
-  const counted = await withRows(new Ratelimit({ ...config, prefix: 'counted', denials: { top: 500 } }), 1)
+  const counted = await withRows(
+    new Ratelimit({ ...config, prefix: 'counted', use: [countDenials({ top: 500 })] }),
+    1,
+  )
   for (const key of keyNumbers(KEYS)) await counted.limit(key)
   await counted.close()
   const blockable = await withRows(new Ratelimit({ ...config, prefix: 'blocked by hand', blocks: true }), 1)

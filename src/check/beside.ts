@@ -17,7 +17,10 @@ interface Beside extends Partial<Pick<Parts['terms'], 'limiter'>> {
 }
 
 /** They are only counted. */
-const PLAIN = { reporting: { thresholds: [], dryRun: false }, keepEnded: false, graceMs: 0, blocks: false }
+const PLAIN = {
+  ...{ reporting: { thresholds: [], dryRun: false }, keepEnded: false, graceMs: 0 },
+  ...{ blocks: false, layers: [] },
+}
 
 /** The checker of such rows of the owner. Nothing is published about them. */
 export function checkerBeside(

@@ -1,10 +1,11 @@
 import { type Answered, AnswerTo, grantedIn, letPass } from '../answers/answer.ts'
 import { allowedWith } from '../answers/made.ts'
 import { unavailable } from '../answers/unavailable.ts'
+import { quietly } from '../base/quietly.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
 import type { LimiterCall } from './checker.ts'
-import type { Degrading, Parts } from './parts.ts'
+import type { Parts } from './parts.ts'
 import { publishError } from './publish-error.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
 
@@ -34,7 +35,7 @@ export function degrade(error: unknown, calls: readonly LimiterCall[]): Answered
   if (throws || !isOutage(error)) throw error
   const failed = calls.filter(({ call }) => isRequest(call))
   const toNotify = new Set(failed.map(({ checker }) => checker.alone.degrading.onDegraded))
-  for (const onDegraded of toNotify) notify(onDegraded, error)
+  for (const onDegraded of toNotify) quietly(() => onDegraded?.(error))
   return calls.map(({ checker, call }) =>
     isRequest(call)
       ? answerBy(error, call, checker)
@@ -43,12 +44,11 @@ export function degrade(error: unknown, calls: readonly LimiterCall[]): Answered
 }
 
 /** The answer by `onError`. */
-function answerBy(
-  error: RatelimitError,
-  call: Call,
-  { rows: { namespace }, terms: { reporting }, alone: { degrading } }: Parts,
-): Answered {
-  publishError(namespace.prefix, call, error)
+function answerBy(error: RatelimitError, call: Call, parts: Parts): Answered {
+  const { namespace } = parts.rows
+  const { reporting } = parts.terms
+  const { degrading } = parts.alone
+  publishError(parts, call, error)
   const { limiter, rate } = call
   const now = timeIn(namespace)
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
@@ -67,13 +67,6 @@ function timeIn({ clock }: Namespace): number {
   } catch {
     return Date.now()
   }
-}
-
-/** Calls `onDegraded`. Its errors must not change the answer or end the process. */
-async function notify(onDegraded: Degrading['onDegraded'], error: RatelimitError): Promise<void> {
-  try {
-    await onDegraded?.(error)
-  } catch {}
 }
 
 function isOutage(error: unknown): error is RatelimitError {

@@ -1,3 +1,4 @@
+import { HANDLE } from '../base/handle.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Checker } from './checker.ts'
 import type { FundedCall } from './funds.ts'
@@ -15,12 +16,6 @@ export interface FundedOptions {
   readonly force?: boolean | undefined
   readonly atLeast?: number | undefined
 }
-
-/**
- * A process may have two copies of the package, of ES modules and of CommonJS. They share the symbol. Another
- * version has a symbol of its own, because its parts may differ.
- */
-const HANDLE = Symbol.for('drizzle-ratelimit@0.1.0')
 
 /** Lets functions reach the parts of a `Ratelimit`. */
 export function expose(ratelimit: object, handle: Handle): void {

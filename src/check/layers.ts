@@ -6,7 +6,7 @@ import type { At } from './bounds.ts'
 import type { Checker, LimiterCall } from './checker.ts'
 import type { Report, Watched } from './watch.ts'
 
-// What is around the decision on calls. From the outside in: diagnostics and the counts of denials; `onError`;
+// What is around the decision on calls. From the outside in: diagnostics and the layers of `use`; `onError`;
 // the time of the whole call; what memory answers; the circuit, and sweeps afterwards. In a caller's
 // transaction there are only the first and the decision itself. A layer that calls do not use costs nothing.
 
@@ -39,7 +39,7 @@ export async function degraded(error: unknown, calls: readonly LimiterCall[]): P
   return (await degrading()).degrade(error, calls)
 }
 
-/** Publishes how calls were decided, or that they failed, and counts their denials. */
+/** Publishes how calls were decided, or that they failed. */
 export function watched<T>(
   calls: readonly Watched[],
   tx: At,
@@ -50,7 +50,7 @@ export function watched<T>(
   return Promise.resolve(watching()).then(({ watch }) => watch(calls, tx, decide, reportsOf))
 }
 
-/** Whether somebody listens to the decisions, or denials are counted. */
-function isWatched({ terms: { denials } }: Checker): boolean {
-  return !!(denials || channels.decision?.hasSubscribers || channels.error?.hasSubscribers)
+/** Whether somebody listens to the decisions. */
+function isWatched({ terms: { layers } }: Checker): boolean {
+  return !!(layers.length > 0 || channels.decision?.hasSubscribers || channels.error?.hasSubscribers)
 }

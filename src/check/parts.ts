@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Reporting } from '../answers/answer.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Terms } from '../leases/leases.ts'
+import type { Layer } from '../options/layer.ts'
 import type { Watch } from '../runtime/long-waits.ts'
 import type { Asking } from '../runtime/store.ts'
 import type { Timeout } from './bounds.ts'
@@ -15,14 +16,6 @@ export interface Parts {
   readonly alone: Alone
 }
 
-/** How denials are counted. */
-export interface DenialCounting {
-  /** The time between two writes of the counts. */
-  readonly everyMs: number
-  /** How many keys are counted at a time. */
-  readonly top: number
-}
-
 /** What a limiter grants, keeps and reports. */
 export interface LimiterTerms {
   readonly limiter: Limiter
@@ -33,8 +26,8 @@ export interface LimiterTerms {
   readonly graceMs: number
   /** Whether keys can be blocked, so that charges ask the gate too. */
   readonly blocks: boolean
-  /** How denials are counted. Undefined if they are not. */
-  readonly denials?: DenialCounting | undefined
+  /** What gets to know how calls were answered. */
+  readonly layers: readonly Layer[]
   /** Hashes keys, if hashes are stored. */
   readonly hash?: ((key: unknown) => Promise<string>) | undefined
 }

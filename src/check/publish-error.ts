@@ -1,8 +1,13 @@
-import { channels } from '../diagnostics.ts'
+import { quietly } from '../base/quietly.ts'
+import { channels, type ErrorMessage } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
+import type { Parts } from './parts.ts'
 
 /** Publishes that a call failed, or that `onError` answered it. */
-export function publishError(prefix: string, { key }: Pick<Call, 'key'>, error: unknown): void {
-  if (error instanceof RatelimitError) channels.error?.publish({ prefix, key, error })
+export function publishError({ rows, terms }: Parts, { key }: Pick<Call, 'key'>, error: unknown): void {
+  if (!(error instanceof RatelimitError)) return
+  const failure: ErrorMessage = { prefix: rows.namespace.prefix, key, error }
+  channels.error?.publish(failure)
+  for (const layer of terms.layers) quietly(() => layer.failed?.(failure))
 }

@@ -5,7 +5,6 @@ import { connectionTo } from '../database/connection.ts'
 import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
 import type { LeaseTerms } from '../options/choices.ts'
-import type { DenialOptions } from '../options/common.ts'
 import type { RatelimitConfig } from '../options/config.ts'
 import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
@@ -16,7 +15,8 @@ import { tableOf } from '../runtime/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
-import type { DenialCounting, Parts } from './parts.ts'
+import { begun } from './own-layer.ts'
+import type { Parts } from './parts.ts'
 import { type GoOn, sweepsOf } from './sweeps.ts'
 
 const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
@@ -28,7 +28,7 @@ const LEASED_KEYS = 10_000
 /** The checker of these settings. */
 export function checkerOf(settings: Settings): Checker {
   const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
-  const { onError, onOtherPlan, onEntries, denials, lease, timeout, grace } = settings
+  const { onError, onOtherPlan, onEntries, lease, timeout, grace } = settings
   // The checker of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
   const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
@@ -56,15 +56,6 @@ export function checkerOf(settings: Settings): Checker {
         }
       : ensureTables,
   }
-  const terms: Parts['terms'] = {
-    limiter,
-    reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
-    keepEnded,
-    graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
-    blocks: settings.blocks,
-    denials: denials && countingOf(denials),
-    hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
-  }
   const goOn: GoOn = (work) => handOver(work, settings.waitUntil)
   const alone: Parts['alone'] = {
     degrading: { onError, onDegraded: settings.onDegraded },
@@ -77,6 +68,15 @@ export function checkerOf(settings: Settings): Checker {
     leases: lease && termsOf(lease),
     goOn,
   }
+  const terms: Parts['terms'] = {
+    limiter,
+    reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
+    keepEnded,
+    graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
+    blocks: settings.blocks,
+    layers: settings.use.map((layer) => begun(layer, { rows, alone })),
+    hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
+  }
   return new Checker({ rows, terms, alone })
 }
 
@@ -86,11 +86,6 @@ function ledgerOf(onEntries: OnEntries, prefix: string, hasGrants: boolean): Led
     ...about,
     record: async (...call) => (await recording()).recordCalls({ ...about, prefix }, ...call),
   }
-}
-
-/** How denials are counted, with the defaults. */
-function countingOf({ every = '10s', top = 100 }: DenialOptions): DenialCounting {
-  return { everyMs: parseDuration(every, 'denials.every'), top }
 }
 
 /** The terms of the leases, with the default. */

@@ -1,6 +1,7 @@
 import { usageOf } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
+import { quietly } from '../base/quietly.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
@@ -65,12 +66,11 @@ async function sweepAll(checker: Checker, sweeper: Sweeper, clock: number | null
 /** The longest time that `close` takes: a database may never answer. */
 const CLOSING_MS = 10_000
 
-/** Gives back what is left of the leases, and writes counted denials. Gives up when the time is over. */
+/** Gives back what is left of the leases, and ends the layers. Gives up when the time is over. */
 export function close(checker: Checker): Promise<void> {
   const closing = async () => {
     await checker.endLeases()
-    const { denials } = checker.terms
-    if (denials) await (await import('./denial-counts.ts')).writeDenials(denials)
+    await Promise.all(checker.terms.layers.map((layer) => quietly(() => layer.close?.())))
   }
   return new Promise((resolve, reject) => {
     const deadline = new Timeout(CLOSING_MS).begin({ over: resolve })

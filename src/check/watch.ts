@@ -1,12 +1,12 @@
 import type { Allowed, LimitResult } from '../answers/results.ts'
-import { channels } from '../diagnostics.ts'
+import { quietly } from '../base/quietly.ts'
+import { channels, type DecisionMessage } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { countDenial } from './denial-counts.ts'
 import { publishError } from './publish-error.ts'
 
-/** A call whose decision is published, and counted if it is a denial. */
+/** A call whose decision is published. */
 export interface Watched {
   readonly checker: Checker
   readonly call: Pick<Call, 'key' | 'rate'>
@@ -20,7 +20,7 @@ export interface Report {
   readonly rate?: number | undefined
 }
 
-/** Publishes how calls were decided, or that they failed, and counts their denials. */
+/** Publishes how calls were decided, or that they failed. */
 export async function watch<T>(
   calls: readonly Watched[],
   tx: At,
@@ -38,7 +38,7 @@ export async function watch<T>(
     }
     return found
   } catch (error) {
-    for (const { checker, call } of calls) publishError(checker.rows.namespace.prefix, call, error)
+    for (const { checker, call } of calls) publishError(checker, call, error)
     throw error
   }
 }
@@ -49,10 +49,7 @@ function publish(
   how: { readonly joined: boolean; readonly durationMs: number },
 ): void {
   const { success, limit, remaining, retryAfter, degraded = false, leased = false } = answer
-  const wouldDeny = answer.wouldDeny !== undefined
-  // If the database did not answer, no limit has denied.
-  if ((!success || wouldDeny) && !degraded) countDenial(checker, call.key)
-  channels.decision?.publish({
+  const decision: DecisionMessage = {
     prefix: checker.rows.namespace.prefix,
     key: call.key,
     rate,
@@ -61,8 +58,10 @@ function publish(
     remaining,
     retryAfter,
     degraded,
-    wouldDeny,
+    wouldDeny: answer.wouldDeny !== undefined,
     leased,
     ...how,
-  })
+  }
+  channels.decision?.publish(decision)
+  for (const layer of checker.terms.layers) quietly(() => layer.decided?.(decision))
 }

@@ -61,7 +61,7 @@ export class Limit {
     this.name = name
     this.prefix = rows.namespace.prefix
     this.isHashed = terms.hash !== undefined
-    this.isCounted = terms.denials !== undefined
+    this.isCounted = terms.layers.some((layer) => layer.name === 'denials')
     this.isBalance = isBalance(terms.limiter)
     this.isLockout = terms.limiter.algorithm.numbers.block !== undefined
     this.isBlockable = this.isLockout || terms.blocks

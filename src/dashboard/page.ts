@@ -148,7 +148,7 @@ function heading(limit: Limit): Html {
 
 function denials(limit: Limit, hours: readonly DeniedHour[]): Html {
   if (!limit.isCounted)
-    return html`<p class="faint">Denials are not counted: the limiter has no <code>denials</code>.</p>`
+    return html`<p class="faint">Denials are not counted: the limiter does not use <code>countDenials</code>.</p>`
   const sum = hours.reduce((before, each) => before + each.denials, 0)
   const bars = hours.map(({ start, denials: count }) => ({
     name: `${new Date(start).toISOString().slice(11, 16)}`,

@@ -1,9 +1,9 @@
 import { checkOptions } from '../base/check-options.ts'
+import { HANDLE } from '../base/handle.ts'
 import { isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { LEASE_NAMES, type LeaseTerms } from './choices.ts'
-import { DENIAL_NAMES, type DenialOptions } from './common.ts'
-import type { RatelimitConfig } from './config.ts'
+import type { Layer } from './layer.ts'
 import { checkOption } from './validate.ts'
 
 // What the values of the constructor's options may be. Untyped callers may give anything.
@@ -13,12 +13,6 @@ const MIN_SECRET = 16
 
 /** The longest lease. What a process that ends does not give back is lost for others. */
 const MAX_LEASE_MS = 3_600_000
-
-/** The rows of denials are hourly. */
-const MAX_EVERY_MS = 3_600_000
-
-/** Each write adds to this many rows, in one statement. */
-const MAX_TOP = 500
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkFunction(value: unknown, name: string): void {
@@ -83,19 +77,20 @@ export function checkLease(lease: LeaseTerms): void {
   )
 }
 
-/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
-export function checkDenials(
-  denials: DenialOptions,
-  _name: string,
-  { db }: Pick<RatelimitConfig, 'db'>,
-): void {
-  checkOptions(denials, DENIAL_NAMES, 'denials')
-  const { every = MAX_EVERY_MS, top = 1 } = denials
-  checkOption(parseDuration(every, 'denials.every') <= MAX_EVERY_MS, 'denials.every must be at most an hour.')
-  checkOption(isFrom1To(MAX_TOP, top), `denials.top must be a whole number from 1 to ${MAX_TOP}.`)
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkUse(use: unknown): void {
+  const layers: unknown[] = Array.isArray(use) ? Array.from(use) : [undefined]
   checkOption(
-    !isTransaction(db),
-    'denials needs a db that is not a transaction: denials are written after it. Give calls the tx.',
+    layers.every(isLayer) && new Set(layers.map(({ name }) => name)).size === layers.length,
+    'use must be a list of layers of this version, such as countDenials(), with names of their own.',
+  )
+}
+
+function isLayer(layer: unknown): layer is Layer {
+  const { name, decided, failed, close, [HANDLE]: begin } = Object(layer)
+  const functions = [decided, failed, close, begin].filter((each) => each !== undefined)
+  return (
+    typeof name === 'string' && functions.length > 0 && functions.every((each) => typeof each === 'function')
   )
 }
 

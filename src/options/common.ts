@@ -1,8 +1,8 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
+import type { Layer } from './layer.ts'
 
 /** Options of every limiter. */
 export interface CommonConfig<D extends Database = Database> {
@@ -68,24 +68,8 @@ export interface CommonConfig<D extends Database = Database> {
    */
   readonly hashKeys?: boolean | string
   /**
-   * Counts the denials of each key, for `denied`. Counts are kept in memory and added to hourly rows in the
-   * background, never in your transaction. Rows are kept for a week. Default: none are counted.
+   * Layers: `countDenials()` of `drizzle-ratelimit/denials`, or some of your own. The order means nothing.
+   * Default: none.
    */
-  readonly denials?: DenialOptions
+  readonly use?: readonly Layer[]
 }
-
-/** How denials are counted. */
-export interface DenialOptions {
-  /**
-   * How often the counts are written: at most an hour. A process that ends loses the counts since the last
-   * write. Default: `'10s'`.
-   */
-  readonly every?: Duration
-  /**
-   * How many keys are counted at a time, from 1 to 500. If more keys are denied between two writes, the count
-   * of a key may be too low: by at most a share of all denials, `1 / (top + 1)`. Default: `100`.
-   */
-  readonly top?: number
-}
-
-export const DENIAL_NAMES: NamesOf<DenialOptions> = { every: true, top: true }

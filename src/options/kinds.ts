@@ -36,7 +36,7 @@ type GrantedConfig<D extends Database = Database> = Pick<
   CommonConfig<D>,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
-  Pick<CommonConfig, 'preparedStatements' | 'denials' | 'dryRun'> &
+  Pick<CommonConfig, 'preparedStatements' | 'use' | 'dryRun'> &
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'> &
   (EitherTable | DurableTable) &

@@ -4,7 +4,6 @@ import { checkSwitch, type NameOf } from '../base/check-options.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import {
-  checkDenials,
   checkDuration,
   checkFunction,
   checkHashKeys,
@@ -12,6 +11,7 @@ import {
   checkShare,
   checkThresholds,
   checkTimeout,
+  checkUse,
   upTo,
   wordOf,
 } from './checks.ts'
@@ -40,6 +40,7 @@ type Defaulted =
   | 'thresholds'
   | 'dryRun'
   | 'hashKeys'
+  | 'use'
 
 /** The options of a constructor, checked, with their defaults. */
 export type Settings = {
@@ -108,7 +109,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   thresholds: { ...EVERY, check: checkThresholds, byDefault: [] },
   dryRun: { ...EVERY, ...SWITCH },
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
-  denials: { ...EVERY, check: checkDenials },
+  use: { ...EVERY, check: checkUse, byDefault: [] },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
   onEntries: { ...EVERY, check: checkFunction },
 }

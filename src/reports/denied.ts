@@ -21,7 +21,7 @@ const DENIED_NAMES: NamesOf<DeniedOptions> = { ...REPORT_NAMES, since: checkSinc
 export interface DeniedKey {
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** Denied calls. It is never too high, and may be too low: see the option `denials` of `Ratelimit`. */
+  /** Denied calls. It is never too high, and may be too low: see `countDenials`. */
   readonly denials: number
 }
 
@@ -29,7 +29,7 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
 /**
- * Lists the keys of a limiter that were denied most. The limiter must have the option `denials`.
+ * Lists the keys of a limiter that were denied most. The limiter must use `countDenials`.
  *
  * It reads every count of the prefix since then, takes no lock and writes nothing. It has no timeout.
  *
@@ -40,11 +40,12 @@ const DAY_MS = 24 * HOUR_MS
  * @example
  * ```ts
  * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { countDenials } from 'drizzle-ratelimit/denials'
  * import { denied } from 'drizzle-ratelimit/reports'
  * import { db } from './app.ts'
  *
  * const limiter = Ratelimit.fixedWindow(5, '1m')
- * export const logins = new Ratelimit({ db, limiter, prefix: 'logins', denials: { every: '10s' } })
+ * export const logins = new Ratelimit({ db, limiter, prefix: 'logins', use: [countDenials()] })
  *
  * for (const { key, denials } of await denied(logins)) console.log(key, denials)
  *

@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -103,7 +104,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     const { db, laid, prefix } = placed
     const counted = new Ratelimit({
       ...{ ...optionsOf(placed), limiter: Ratelimit.fixedWindow(1, '1m') },
-      denials: {},
+      use: [countDenials()],
     })
     for (const key of keys) await counted.limit(key)
     for (const key of keys.slice(2)) await counted.limit(key)

@@ -73,7 +73,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
   'concurrency/credits-shared.test.ts': [],
-  'behaviour/quotas/denied.test.ts': ['when counts are written'],
+  'denials/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
   'behaviour/leases/leases.test.ts': [
     'a call that fetches a lease shares its statement with calls that fetch none',

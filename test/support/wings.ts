@@ -3,6 +3,7 @@ const WINGS = [
   'calendar',
   'cli',
   'dashboard',
+  'denials',
   'http',
   'kysely',
   'lockout',

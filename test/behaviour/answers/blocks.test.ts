@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -163,7 +164,7 @@ describe('while a key is blocked', () => {
   })
 
   test('its denials are counted, and no list has its row', async () => {
-    const { ratelimit } = await blocked({ denials: { every: '1h' } })
+    const { ratelimit } = await blocked({ use: [countDenials({ every: '1h' })] })
     await ratelimit.limit('ada')
     await ratelimit.close()
     expect(await denied(ratelimit)).toEqual([{ key: 'ada', denials: 1 }])

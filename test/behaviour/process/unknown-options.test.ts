@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied as deniedKeys, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -123,7 +124,7 @@ const ENTRIES: readonly Entry[] = [
     (more) => deniedKeys({ db: database.db, prefix: 'unknown', durable: true, ...more }),
   ],
   ['denied', (more) => deniedKeys(ours(), more)],
-  ['denials', (more) => ours({ denials: more })],
+  ['countDenials', (more) => countDenials(more)],
   ['dashboard', (more) => dashboard({ limiters: { ours: ours() }, ...viewed, ...more })],
   ['a limit of the dashboard', (more) => dashboard({ limiters: { ours: planned(more) }, ...viewed })],
   [
@@ -196,8 +197,16 @@ test.each([
     { force: true },
     'There is no option force. The options are: tx, limiter, once, rate, atLeast, id, expires.',
   ],
-  ['blockUntilReady', { force: true }, 'There is no option force. The options are: rate, limiter, signal.'],
-  ['blockUntilReady', { tx: null }, 'There is no option tx. The options are: rate, limiter, signal.'],
+  [
+    'blockUntilReady',
+    { force: true },
+    'There is no option force. The options are: rate, atLeast, limiter, signal.',
+  ],
+  [
+    'blockUntilReady',
+    { tx: null },
+    'There is no option tx. The options are: rate, atLeast, limiter, signal.',
+  ],
   ['a request of limitAll', { tx: null }, /^There is no option tx\. The options are: ratelimit, key/],
   ['a request of spend', { rate: 1 }, 'There is no option rate. The options are: ratelimit, key, limiter.'],
   ['rateLimit of tRPC', { headers: 'legacy' }, /^There is no option headers\./],

@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -240,7 +241,8 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf('denied', ['prefix', 'durable', 'tables', 'clock'], (rows) =>
       denied({ db: database.db, prefix: 'untyped', durable: true, ...rows }),
     ),
-    ...eachOf('denials', ['every', 'top'], (options) => ours({ denials: options }).limit('key')),
+    ['countDenials options', (value) => countDenials(value)],
+    ...eachOf('countDenials', ['every', 'top'], (options) => countDenials(options)),
     ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],
     ['closePeriods options', (value) => inTransaction((tx) => closePeriods(tx, value))],
     ...eachOf(

@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
@@ -112,7 +113,7 @@ describe('denials', () => {
   test('are counted by key, of every way to ask, and allowed calls are not', async () => {
     const handed: Promise<unknown>[] = []
     const waitUntil = (work: Promise<unknown>) => void handed.push(work)
-    const { credits, prefix, clock } = creditsWith({ denials: { every: 1 }, waitUntil })
+    const { credits, prefix, clock } = creditsWith({ use: [countDenials({ every: 1 })], waitUntil })
     await credits.grant('rich', 100, { id: 'a' })
     for (const key of ['poor', 'rich']) {
       await Promise.all([credits.limit(key), credits.limit(key, { rate: 2 })])
@@ -243,7 +244,7 @@ describe('dryRun', () => {
   })
 
   test('a denial that it would make is counted', async () => {
-    const { credits, prefix, clock } = creditsWith({ dryRun: true, denials: {} })
+    const { credits, prefix, clock } = creditsWith({ dryRun: true, use: [countDenials()] })
     await credits.limit('poor')
     await credits.limit('poor', { atLeast: 1 })
     await credits.close()

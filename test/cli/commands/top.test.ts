@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
@@ -18,7 +19,10 @@ async function run(args: readonly string[], screen?: Screen) {
 beforeAll(async () => {
   const { db } = database
   const handed: Promise<unknown>[] = []
-  const counting = { denials: { every: 1 }, waitUntil: (work: Promise<unknown>) => void handed.push(work) }
+  const counting = {
+    use: [countDenials({ every: 1 })],
+    waitUntil: (work: Promise<unknown>) => void handed.push(work),
+  }
   const limiter = Ratelimit.fixedWindow(5, '1h')
   const requests = new Ratelimit({ db, limiter, prefix: 'requests', ...counting })
   const exports = new Ratelimit({ db, limiter, prefix: 'exports', durable: true, ...counting })

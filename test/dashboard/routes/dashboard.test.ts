@@ -1,4 +1,5 @@
 import { getRequestListener } from '@hono/node-server'
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { lockout } from 'drizzle-ratelimit/lockout'
 import express from 'express'
 import { Hono } from 'hono'
@@ -24,7 +25,7 @@ function limiterOf(options: object = {}, db: Database = database.db) {
   const handed: Promise<unknown>[] = []
   const prefix = `page ${prefixes++}`
   const ratelimit = new Ratelimit({
-    ...{ db, limiter: five, prefix, denials: { every: 1 }, cleanupProbability: 0 },
+    ...{ db, limiter: five, prefix, use: [countDenials({ every: 1 })], cleanupProbability: 0 },
     ...{ waitUntil: (work: Promise<unknown>) => void handed.push(work) },
     ...options,
   })
@@ -63,7 +64,7 @@ describe('the page', () => {
     await written()
     const { text } = await browse({
       api: ratelimit,
-      other: limiterOf({ denials: undefined }).ratelimit,
+      other: limiterOf({ use: undefined }).ratelimit,
     }).get()
     expect(text).toContain('<a href="?limit=api">api</a>')
     expect(text).toContain('7 denials in the last 24 hours')

@@ -3,6 +3,7 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -43,12 +44,19 @@ new Ratelimit({ ...common, limiter: Ratelimit.credits(), distributed: true })
 void usage({ db, prefix: 'p', limiter, distributed: true, durable: true })
 // @ts-expect-error an option of the limiter, not of a call
 void new Ratelimit({ ...common, distributed: true }).limit('k', { distributed: true })
+new Ratelimit({ ...common, use: [countDenials()] })
+new Ratelimit({ ...common, use: [countDenials({ every: '10s', top: 100 })] })
+new Ratelimit({ ...common, use: [{ name: 'log', decided: ({ key }) => void key.length }, countDenials()] })
+// @ts-expect-error a layer has a name
+new Ratelimit({ ...common, use: [{ decided: () => {} }] })
+// @ts-expect-error a list
+new Ratelimit({ ...common, use: countDenials() })
+// @ts-expect-error it is in `use`
 new Ratelimit({ ...common, denials: {} })
-new Ratelimit({ ...common, denials: { every: '10s', top: 100 } })
-// @ts-expect-error how they are counted has to be said, if only by {}
-new Ratelimit({ ...common, denials: true })
+// @ts-expect-error how they are counted has to be said
+new Ratelimit({ ...common, use: [countDenials(true)] })
 // @ts-expect-error no such option
-new Ratelimit({ ...common, denials: { each: '10s' } })
+new Ratelimit({ ...common, use: [countDenials({ each: '10s' })] })
 void denied({ db, prefix: 'p', durable: false }, { since: new Date(), top: 5 })
 void denied({ db, prefix: 'p', limiter, durable: true })
 // @ts-expect-error denials need no limit
@@ -189,7 +197,7 @@ new Ratelimit({ ...common, onEntries: async () => {}, distributed: true })
 recording.prefix
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
-new Ratelimit({ ...common, blocks: true, durable: true, thresholds: [0.8], denials: {} })
+new Ratelimit({ ...common, blocks: true, durable: true, thresholds: [0.8], use: [countDenials()] })
 // @ts-expect-error calls from memory would not see a block
 new Ratelimit({ ...common, lease, blocks: true })
 // @ts-expect-error a lease has a size
@@ -297,7 +305,13 @@ new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: 
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
 // @ts-expect-error credits are not leased
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', lease: { tokens: 5, for: '1s' } })
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', denials: {}, onError: 'allow' })
+new Ratelimit({
+  db,
+  limiter: Ratelimit.credits(),
+  prefix: 'credits',
+  use: [countDenials()],
+  onError: 'allow',
+})
 // @ts-expect-error nothing would call it
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', onDegraded: () => {} })
 // @ts-expect-error synchronousCommit needs the durable table

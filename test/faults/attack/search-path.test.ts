@@ -1,5 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { alias, pgSchema } from 'drizzle-orm/pg-core'
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -118,7 +119,7 @@ async function callEverything(round: string): Promise<void> {
     if (lease.success) expect(await lease[free]()).toBe(true)
     if (lease.success) await lease.release()
   }
-  await countDenials(`${round} denials`)
+  await listDenied(`${round} denials`)
   expect(await checkTables(db())).toEqual([])
   const tables = rateLimitTables({ schema: pgSchema(`own_${round}`) })
   const limiter = Ratelimit.fixedWindow(1, '1m')
@@ -157,10 +158,10 @@ async function callCredits(prefix: string): Promise<void> {
   await credits.voidGrant('one', 'stays')
 }
 
-async function countDenials(prefix: string): Promise<void> {
+async function listDenied(prefix: string): Promise<void> {
   const handed: Promise<unknown>[] = []
   const counting = new Ratelimit({
-    ...{ db: db(), limiter: Ratelimit.fixedWindow(0, '1m'), prefix, denials: { every: 1 } },
+    ...{ db: db(), limiter: Ratelimit.fixedWindow(0, '1m'), prefix, use: [countDenials({ every: 1 })] },
     waitUntil: (work) => void handed.push(work),
   })
   await counting.limit('one')

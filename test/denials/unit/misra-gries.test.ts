@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { MisraGries } from '../../src/check/misra-gries.ts'
-import { runs } from '../support/runs.ts'
+import { MisraGries } from '../../../src/denials/misra-gries.ts'
+import { runs } from '../../support/runs.ts'
 
 /** Texts and how often each is added at once. A few of them occur often. */
 const added = fc.array(

@@ -1,5 +1,10 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
+import { mayHaveCharged } from '../check/may-have-charged.ts'
+import type { LayerParts } from '../check/own-layer.ts'
+import type { GoOn } from '../check/sweeps.ts'
 import { newSending } from '../database/sending.ts'
+import type { DecisionMessage } from '../diagnostics.ts'
+import type { Layer } from '../options/layer.ts'
 import type { Request } from '../runtime/call.ts'
 import { timeOf } from '../runtime/clock.ts'
 import { AloneDecider } from '../runtime/decide.ts'
@@ -8,10 +13,7 @@ import type { Asking } from '../runtime/store.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../statements/denied.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
-import { mayHaveCharged } from './may-have-charged.ts'
 import { MisraGries } from './misra-gries.ts'
-import type { DenialCounting, Parts } from './parts.ts'
-import type { GoOn } from './sweeps.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
 const KEPT = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
@@ -31,7 +33,8 @@ interface Counted {
  * A count is written at most once: if a write may have succeeded, its counts are dropped. Rows therefore never
  * count too many denials. Counts that were certainly not written are kept for the next write.
  */
-class DenialCounts {
+export class DenialCounts implements Layer {
+  readonly name: string = 'denials'
   readonly #rows: Asking
   readonly #goOn: GoOn
   readonly #everyMs: number
@@ -44,7 +47,11 @@ class DenialCounts {
   #dueAt: number | undefined
   #writing: Promise<void> | undefined
 
-  constructor({ rows, alone }: Parts, { everyMs, top }: DenialCounting) {
+  /**
+   * @param everyMs The time between two writes of the counts.
+   * @param top How many keys are counted at a time.
+   */
+  constructor({ rows, alone }: LayerParts, everyMs: number, top: number) {
     const { prefix, clock } = rows.namespace
     const namespace = { prefix: deniedPrefix(prefix), clock }
     this.#rows = { ...rows, namespace, several: undefined }
@@ -54,8 +61,10 @@ class DenialCounts {
     this.#decider = new AloneDecider(this.#rows, alone.watch)
   }
 
-  /** Counts a denial of the key. It waits for nothing and never throws. */
-  add(key: string): void {
+  /** Counts a denial. It waits for nothing and never throws. */
+  decided({ key, success, wouldDeny, degraded }: DecisionMessage): void {
+    // If the database did not answer, no limit has denied.
+    if (degraded || (success && !wouldDeny)) return
     this.#keys.add(key)
     this.#total++
     if (this.#dueAt === undefined) this.#writeLater()
@@ -64,7 +73,7 @@ class DenialCounts {
   }
 
   /** Writes what is counted, after the write that is under way. It never rejects. */
-  async writeAll(): Promise<void> {
+  async close(): Promise<void> {
     await this.#writing
     if (this.#keys.size > 0 || this.#total > 0) await this.#write()
   }
@@ -151,21 +160,4 @@ function addition(key: string, times: number, keep: () => void): CallGroup {
     },
   }
   return { request, calls: [pending] }
-}
-
-/** Checkers of one limiter have the same. */
-const countsOf = new WeakMap<DenialCounting, DenialCounts>()
-
-/** Writes the denials that are counted and not written. */
-export async function writeDenials(counting: DenialCounting): Promise<void> {
-  await countsOf.get(counting)?.writeAll()
-}
-
-/** Counts a denial of a key, if the limiter counts denials. */
-export function countDenial(parts: Parts, key: string): void {
-  const { denials } = parts.terms
-  if (!denials) return
-  const counts = countsOf.get(denials) ?? new DenialCounts(parts, denials)
-  countsOf.set(denials, counts)
-  counts.add(key)
 }

@@ -1,3 +1,4 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { type DeniedOptions, denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, describe, expect, test, vi } from 'vitest'
@@ -20,7 +21,7 @@ const TWO = Ratelimit.fixedWindow(2, '1h')
 function countingOn(limiter = NONE, options: object = {}) {
   const handed: Promise<unknown>[] = []
   const waitUntil = (work: Promise<unknown>) => void handed.push(work)
-  const set = quotaOn(database, limiter, { denials: { every: 1 }, waitUntil, ...options })
+  const set = quotaOn(database, limiter, { use: [countDenials({ every: 1 })], waitUntil, ...options })
   const written = async () => {
     for (const each of handed) await each
   }
@@ -213,7 +214,7 @@ describe('in a transaction', () => {
 
   test('a limiter on a transaction cannot count denials', async () => {
     await database.db.transaction(async (tx) => {
-      const make = () => new Ratelimit({ db: tx, limiter: NONE, prefix: 'p', denials: {} })
+      const make = () => new Ratelimit({ db: tx, limiter: NONE, prefix: 'p', use: [countDenials()] })
       expect(make).toThrow('not a transaction')
     })
   })
@@ -234,7 +235,9 @@ describe('the rows', () => {
   })
 
   test('are kept for a week, and then sweep themselves', async () => {
-    const { quota, written, counts, find, clock } = countingOn(NONE, { denials: { every: 1, top: 500 } })
+    const { quota, written, counts, find, clock } = countingOn(NONE, {
+      use: [countDenials({ every: 1, top: 500 })],
+    })
     await Promise.all(Array.from({ length: 150 }, (_, i) => quota.limit(`key ${i}`)))
     await written()
     const before = (await counts()).length
@@ -254,7 +257,7 @@ describe('the rows', () => {
   })
 
   test('hold at most `top` keys of a write, and the exact sum', async () => {
-    const { quota, find, counts } = countingOn(NONE, { denials: { every: '1h', top: 2 } })
+    const { quota, find, counts } = countingOn(NONE, { use: [countDenials({ every: '1h', top: 2 })] })
     fakeTime()
     for (const key of ['a', 'b', 'c', 'a', 'a', 'd', 'a', 'e']) await quota.limit(key)
     vi.advanceTimersByTime(HOUR_MS)
@@ -270,7 +273,7 @@ describe('the rows', () => {
 describe('when counts are written', () => {
   test('every `every`, together, and never with a check', async () => {
     const { db, statements } = watch(database.db)
-    const { quota, find, written } = countingOn(NONE, { db, denials: { every: '10s' } })
+    const { quota, find, written } = countingOn(NONE, { db, use: [countDenials({ every: '10s' })] })
     fakeTime()
     for (let i = 0; i < 30; i++) await quota.limit(`key ${i}`)
     vi.advanceTimersByTime(9_999)
@@ -284,7 +287,7 @@ describe('when counts are written', () => {
   })
 
   test('the next denial writes if the end of a request has ended the timer', async () => {
-    const { quota, find, handed } = countingOn(NONE, { denials: { every: '10s' } })
+    const { quota, find, handed } = countingOn(NONE, { use: [countDenials({ every: '10s' })] })
     fakeTime()
     await quota.limit('a')
     vi.clearAllTimers()
@@ -323,7 +326,7 @@ describe('when counts are written', () => {
 })
 
 test('close writes what is counted, after a write that is under way', async () => {
-  const { quota, find } = countingOn(NONE, { denials: { every: '1h' }, waitUntil: undefined })
+  const { quota, find } = countingOn(NONE, { use: [countDenials({ every: '1h' })], waitUntil: undefined })
   await quota.limit('a')
   const closed = quota.close()
   await quota.limit('a')
@@ -333,11 +336,25 @@ test('close writes what is counted, after a write that is under way', async () =
   expect(await find()).toEqual({ a: 2 })
 })
 
+test('one countDenials() in two limiters counts for each of them', async () => {
+  const unhanded = { use: [countDenials({ every: '1h' })], waitUntil: undefined }
+  const [first, second] = [countingOn(NONE, unhanded), countingOn(NONE, unhanded)]
+  await first.quota.limit('a')
+  await times(2, () => second.quota.limit('a'))
+  await Promise.all([first.quota.close(), second.quota.close()])
+  expect([await first.find(), await second.find()]).toEqual([{ a: 1 }, { a: 2 }])
+})
+
+test('use takes one countDenials()', () => {
+  const make = () => countingOn(NONE, { use: [countDenials(), countDenials({ top: 5 })] })
+  expect(make).toThrow('names of their own')
+})
+
 test('close gives up after ten seconds if the database does not answer', async () => {
   let isStuck = false
   const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
   fakeTime()
-  const { quota } = countingOn(NONE, { db, denials: { every: '1h' } })
+  const { quota } = countingOn(NONE, { db, use: [countDenials({ every: '1h' })] })
   await quota.limit('a')
   isStuck = true
   let isClosed = false
@@ -355,7 +372,7 @@ describe('when a write fails', () => {
   async function foundAfter(code: 'ECONNREFUSED' | 'ECONNRESET', fails: (text: string) => boolean) {
     let isFailing = false
     const db = failing((text) => isFailing && fails(text), code)
-    const { quota, find, handed, counts } = countingOn(NONE, { db, denials: { every: '10s' } })
+    const { quota, find, handed, counts } = countingOn(NONE, { db, use: [countDenials({ every: '10s' })] })
     fakeTime()
     await quota.limit('a')
     isFailing = true
@@ -395,8 +412,8 @@ test.each<[string, unknown]>([
   ['a top of 0', { top: 0 }],
   ['a top above 500', { top: 501 }],
   ['null', null],
-])('the constructor refuses denials of %s', (_, denials) => {
+])('countDenials refuses %s', (_, denials) => {
   const make = () =>
-    new Ratelimit({ db: database.db, limiter: NONE, prefix: 'p', denials: denials as object })
+    new Ratelimit({ db: database.db, limiter: NONE, prefix: 'p', use: [countDenials(denials as object)] })
   expect(make).toThrow(expect.objectContaining({ code: expect.stringMatching(/INVALID_(OPTION|DURATION)/) }))
 })

@@ -1,8 +1,9 @@
+import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied } from 'drizzle-ratelimit/reports'
 import { expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
-import { PATIENTLY } from '../support/patience.ts'
+import { Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(0, '1h')
@@ -12,7 +13,7 @@ function processOf(prefix: string) {
   const handed: Promise<unknown>[] = []
   const ratelimit = new Ratelimit({
     timeout: false,
-    ...{ db: database.connect(2).db, limiter, prefix, denials: { every: 1 } },
+    ...{ db: database.connect(2).db, limiter, prefix, use: [countDenials({ every: 1 })] },
     waitUntil: (work) => void handed.push(work),
   })
   const written = async () => {

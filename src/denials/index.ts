@@ -1,0 +1,1 @@
+export { countDenials, type DenialOptions } from './count-denials.ts'
