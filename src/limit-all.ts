@@ -2,7 +2,7 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitAllResult } from './answers/results.ts'
 import { checkOptions } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
-import { limitRequest, limitAll as names } from './options/call-table.ts'
+import { limitAll as names } from './options/call-table.ts'
 import type { AllOptions } from './options/calls.ts'
 import type { Ratelimit } from './ratelimit.ts'
 
@@ -37,7 +37,6 @@ export interface CreditRequest {
   readonly force?: boolean | undefined
 }
 
-const callsOfRequests = /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts'))
 const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))
 
 /**
@@ -77,8 +76,6 @@ export async function limitAll(
   options: AllOptions = {},
 ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
   checkOptions(options, names)
-  const { callsOf } = await callsOfRequests()
-  const calls = await callsOf(requests, limitRequest)
-  const { limitCalls } = await several()
-  return await limitCalls(requests, calls, options.tx, options.once)
+  const { limitRequests } = await several()
+  return await limitRequests(requests, options)
 }

@@ -52,13 +52,21 @@ function isCharge(each: LimiterCall): each is Charge {
  * `OTHER_PLAN` if a read has found the row; `INVALID_RATE` for a sum that is too large.
  */
 export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
+  const named = new Map<string, Charge[]>()
+  for (const each of calls) {
+    if (!isCharge(each)) continue
+    const name = nameOfRow(each)
+    const same = named.get(name)
+    if (same) same.push(each)
+    else named.set(name, [each])
+  }
   const rows = new Map<LimiterCall, RowRequest>()
   const all: RowRequest[] = []
-  for (const ofRow of groupBy(calls.filter(isCharge), nameOfRow)) {
-    const row = sumOf(ofRow)
+  named.forEach((ofRow, name) => {
+    const row = sumOf(name, ofRow)
     all.push(row)
     for (const charge of ofRow) rows.set(charge, row)
-  }
+  })
   const asked = () => new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
   const mayBeTooMany = all.length > MAX_ASKED
   checkOption(!mayBeTooMany || asked().size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
@@ -90,9 +98,8 @@ const MAX_ASKED = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkTables(rows: readonly RowRequest[]): void {
-  const shapes = new Set(rows.map(({ table }) => shapeOf(table.table)))
-  const names = new Set(Array.from(shapes, ({ name }) => name))
-  if (names.size === shapes.size) return
+  const schemas = rows.map(({ table }) => shapeOf(table.table).schema)
+  if (schemas.every((schema) => schema === schemas[0])) return
   // One statement cannot update a row twice, and by the search_path two names may mean one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
     JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
@@ -103,7 +110,7 @@ function checkTables(rows: readonly RowRequest[]): void {
   checkOption(!hasTwoNames, 'A table is used with and without its schema. Give all limiters the same tables.')
 }
 
-function sumOf(charges: readonly Charge[]): RowRequest {
+function sumOf(name: string, charges: readonly Charge[]): RowRequest {
   const [first] = charges as readonly [Charge]
   const { rows, terms } = first.checker
   const { table, namespace } = rows
@@ -118,7 +125,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     within: null,
     atLeast,
     refusesOther,
-    row: nameOfRow(first),
+    row: name,
     table,
     namespace,
     reporting: terms.reporting,
@@ -185,12 +192,11 @@ function sumsOf(charges: readonly Charge[]): Sums {
     else needed = taken + neededBy(call)
     taken += call.rate
   }
-  const sums = { rate, refund, needed, forced, reserved }
-  // A grant comes alone.
-  if (purpose === 'grant') return { ...sums, purpose }
   // A row that keeps the reserved amount changes even if an estimate was right.
   const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
-  return { ...sums, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
+  const ofSum = isNeverDenied ? 'adjust' : purposeOf(rate)
+  // A grant comes alone.
+  return { rate, refund, needed, forced, reserved, purpose: purpose === 'grant' ? purpose : ofSum }
 }
 
 /**

@@ -17,16 +17,19 @@ export async function callsOf(
   rateOfEach?: number,
 ): Promise<LimiterCall[]> {
   checkOption(Array.isArray(requests), 'The requests must be a list.')
-  const calls = Array.from(requests, (request: Requested) => {
+  const calls: (LimiterCall | Promise<LimiterCall>)[] = []
+  // Unlike `map`, it does not skip the holes of a list.
+  for (const each of requests) {
+    const request: Requested = each
     checkOptions(request, names, 'Each request')
     const { ratelimit, key } = request
     const handle = handleOf(ratelimit, 'Each ratelimit must be a Ratelimit of this version of the package.')
     const { rows, terms } = handle.checker
     rows.namespace.onUse?.()
     const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)
-    return terms.hash ? terms.hash(key).then(callWith) : callWith(key)
-  })
-  return Promise.all(calls)
+    calls.push(terms.hash ? terms.hash(key).then(callWith) : callWith(key))
+  }
+  return calls.every((each) => 'call' in each) ? calls : Promise.all(calls)
 }
 
 function callOn(

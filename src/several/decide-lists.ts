@@ -1,3 +1,4 @@
+import { lru } from 'tiny-lru'
 import type { Params } from '../algorithms/algorithm.ts'
 import { onceFor } from '../base/once-for.ts'
 import { type Connection, telling } from '../database/connection.ts'
@@ -12,7 +13,7 @@ import { Blame } from '../runtime/blame.ts'
 import type { Namespace } from '../runtime/call.ts'
 import type { Watch } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
-import type { ListRow } from '../statements/list-row.ts'
+import { type ListRow, numbersOf } from '../statements/list-row.ts'
 import { listsStatement, sentByEach } from '../statements/lists.ts'
 import { mayNeedSeveral, type RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
@@ -31,7 +32,7 @@ import {
 import { isLook } from './parts.ts'
 import { isRecorded, recording, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
-import { isNeeded, isPlain, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
+import { isNeeded, isPlain, nameOfShape, numberIn, paramsFor, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
 
 // Lists that share a statement.
@@ -45,6 +46,8 @@ export interface SharedList extends Queued {
   /** Awaited before the first statement. */
   readonly prepare: (() => Promise<void>) | undefined
   isOver(): boolean
+  /** What the last statement has found. */
+  found: Found | undefined
 }
 
 /** The list in the form in which it waits for its turn. */
@@ -59,7 +62,7 @@ export function queued(
   const about = rows.map(
     (row, place) =>
       // A shared statement has an answer only if the row exists, whether the list needs it or not.
-      `${nameOfShape(row, { ...(shapes[place] as ListRow), isNeeded: true })} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
+      `${nameOfShape(row, shapes[place] as ListRow, true)} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
   )
   return {
     list,
@@ -67,6 +70,7 @@ export function queued(
     shapes,
     prepare,
     isOver,
+    found: undefined,
     rows: rows.map(({ row }) => row),
     kind: mayNeedSeveral(rows)
       ? `alone ${++lastId}`
@@ -92,12 +96,18 @@ export async function decideLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
 ): Promise<readonly Verdict<Found>[]> {
-  for (const { prepare } of lists) if (prepare) await prepare()
-  const founds = await askTogether(lists, isCommon, false)
-  const mayBeNew = lists.filter((each) => !hasAll(each, founds.get(each)) && canMake(each))
-  for (const [each, found] of await askTogether(mayBeNew, isCommon, true)) founds.set(each, found)
+  for (const each of lists) {
+    each.found = undefined
+    if (each.prepare) await each.prepare()
+  }
+  const [first] = lists as readonly [SharedList]
+  const atOnce = makesAtOnce(first)
+  await askTogether(lists, isCommon, atOnce)
+  const mayBeNew = atOnce || !canMake(first) ? [] : lists.filter((each) => !hasAll(each))
+  if (mayBeNew.length * 2 > lists.length) newKinds.set(first.kind, AT_ONCE)
+  if (mayBeNew.length > 0) await askTogether(mayBeNew, isCommon, true)
   return lists.map((each) => {
-    const found = founds.get(each)
+    const { found } = each
     if (found && isDecided(each.list, found)) return { found, isDecided: true }
     // It has charged nothing, and waits for a slot of its own.
     if (!each.isOver()) each.list.onSend(false, true)
@@ -105,28 +115,44 @@ export async function decideLists(
   })
 }
 
-function hasAll({ list }: SharedList, found: Found | undefined): boolean {
+/**
+ * How many statements insert missing rows at once, until one shows again whether most lists have some. One that
+ * may insert costs more where the rows exist.
+ */
+const AT_ONCE = 7
+
+/** The kinds of lists most of which have missing rows, and how many statements still insert these at once. */
+const newKinds = /* @__PURE__ */ lru<number>(100)
+
+/** Whether a statement for lists of this kind inserts rows without one before that finds them missing. */
+function makesAtOnce({ kind }: SharedList): boolean {
+  const left = newKinds.get(kind) ?? 0
+  if (left > 0) newKinds.set(kind, left - 1)
+  return left > 0
+}
+
+function hasAll({ list, found }: SharedList): boolean {
   return found !== undefined && isWhole(list, found)
 }
 
-/** The rows that a statement found of the lists. If it `makes` rows, it inserts those that are missing. */
+/** Finds the rows of the lists by a statement. If it `makes` rows, it inserts those that are missing. */
 async function askTogether(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
   makes: boolean,
-): Promise<Map<SharedList, Found>> {
+): Promise<void> {
   const sent = lists.filter(({ isOver }) => !isOver())
   const [first] = sent
-  if (!first) return new Map()
+  if (!first) return
   const sending = newSending()
   try {
-    if (sent.length > 1) return await first.watch(() => askLists(sent, isCommon, makes, sending))
-    const found = await first.watch(() => askAlone(first.list, makes))
-    return new Map(found ? [[first, found]] : [])
+    const founds = await first.watch(async () =>
+      sent.length > 1 ? askLists(sent, isCommon, makes, sending) : [await askAlone(first.list, makes)],
+    )
+    for (const [place, each] of sent.entries()) each.found = founds[place] ?? each.found
   } catch (reason) {
     const error = toRatelimitError(reason)
     if (!isOfOne(error) && !isWithdrawal(error, sending)) throw error
-    return new Map()
   }
 }
 
@@ -173,7 +199,7 @@ async function askLists(
   isCommon: readonly boolean[],
   makes: boolean,
   sending: Sending,
-): Promise<Map<SharedList, Found>> {
+): Promise<readonly (Found | undefined)[]> {
   const [{ list: first, shapes: plain }] = lists as readonly [SharedList]
   const { rows, commit, groups } = first
   const shapes = makes ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
@@ -187,10 +213,12 @@ async function askLists(
     const shape = shapes[place] as ListRow
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
+    const own = lists.map(({ list }) => list.rows[place] as RowRequest)
     const each = sentByEach(shape, isCommon[place] === true)
-    for (const name of namesOf(shape)) {
-      const all = () => lists.map(({ list }) => sentOf(list.rows[place] as RowRequest, name))
-      values[`${place}.${name}`] = each.includes(name) ? arrayOf(all()) : sentOf(row, name)
+    values[`${place}.key`] = each.includes('key') ? textArray(own.map(({ key }) => key)) : row.key
+    for (const name of numbersOf(shape)) {
+      const all = () => numberArray(own.map((one) => numberIn(one, name)))
+      values[`${place}.${name}`] = each.includes(name) ? all() : numberIn(row, name)
     }
   }
   for (const { list } of lists) list.onSend(true, false, sending)
@@ -203,14 +231,11 @@ async function askLists(
   const own = { ...first, connection: telling(first.connection, sending) }
   if (!isRecorded(own)) return run(own.connection)
   return (await recording()).recordLists(own, run, (founds) =>
-    Array.from(founds, ([{ list }, found]) => [list, found] as const),
+    lists.flatMap(({ list }, place) => {
+      const found = founds[place]
+      return found ? [[list, found] as const] : []
+    }),
   )
-}
-
-/** Keys or numbers as an array. */
-function arrayOf(values: readonly (string | number | null)[]): string {
-  const isText = (value: string | number | null) => typeof value === 'string'
-  return values.every(isText) ? textArray(values) : numberArray(values.filter((value) => !isText(value)))
 }
 
 function foundInAll(
@@ -218,14 +243,14 @@ function foundInAll(
   lists: readonly SharedList[],
   shapes: readonly ListRow[],
   params: readonly Params[],
-): Map<SharedList, Found> {
-  const found = new Map<SharedList, Found>()
+): readonly (Found | undefined)[] {
+  const founds: (Found | undefined)[] = new Array(lists.length)
   for (const row of answer) {
     const place = mustHave(row['place'])
     if (place === null) continue
-    const each = mustHave(lists[Number(place) - 1])
-    if (found.has(each)) throw notAsExpected(TWO_ROWS)
-    found.set(each, foundIn(row, each.list.rows, shapes, params))
+    const index = Number(place) - 1
+    if (founds[index]) throw notAsExpected(TWO_ROWS)
+    founds[index] = foundIn(row, mustHave(lists[index]).list.rows, shapes, params)
   }
-  return found
+  return founds
 }

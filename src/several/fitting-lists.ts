@@ -45,12 +45,12 @@ export class FittingLists<List extends Queued> {
   add(list: List): boolean {
     const [first] = this.lists as [List]
     if (list.kind !== first.kind || this.isFull) return false
-    const isSame = list.rows.map((row, place) => row === first.rows[place])
-    const isCommon = this.lists.length === 1 ? isSame : this.#isCommon
+    const isSame = (row: string, place: number) => row === first.rows[place]
+    const isCommon = this.lists.length === 1 ? list.rows.map(isSame) : this.#isCommon
     const fits = list.rows.every((row, place) => {
       if (!isCommon[place]) return !this.#rows.has(row)
       const shared = list.shares[place]
-      return isSame[place] && shared !== undefined && shared === first.shares[place]
+      return isSame(row, place) && shared !== undefined && shared === first.shares[place]
     })
     if (!fits) return false
     this.#isCommon = isCommon

@@ -13,7 +13,6 @@ import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
-import { own } from '../base/own.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
@@ -21,10 +20,13 @@ import { degraded, watched } from '../check/layers.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
-import type { Once } from '../options/calls.ts'
+import { ownError } from '../errors.ts'
+import { limitRequest } from '../options/call-table.ts'
+import type { AllOptions, Requested } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Decision, neededBy } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
+import { callsOf } from './calls-of.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
@@ -33,14 +35,17 @@ import type { Found } from './sending.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, withoutRow } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
-/** Decides all calls together: all are consumed, or none. */
-export async function limitCalls<Request>(
+/** Decides all requests together: all are consumed, or none. */
+export async function limitRequests<Request extends Requested>(
   requests: readonly Request[],
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-  once?: Once,
+  { tx, once }: AllOptions,
 ): Promise<LimitAllResult<Request>> {
-  return combined(requests, await own(decideAll(calls, tx, [await idCall(once, calls)])))
+  const calls = await callsOf(requests, limitRequest)
+  try {
+    return combined(requests, await decideAll(calls, tx, once && [await idCall(once, calls)]))
+  } catch (error) {
+    throw ownError(error)
+  }
 }
 
 /**
@@ -149,7 +154,7 @@ function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
 function answersOf(asked: Asked, decisions: Found): Answered[] {
   const { isDone, looks } = decisions
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
-  const reported = new Set<RowRequest>()
+  const reported: RowRequest[] = []
   return asked.calls.map((each) => {
     const { call } = each
     const row = asked.rowOf.get(each)
@@ -164,12 +169,12 @@ function answersOf(asked: Asked, decisions: Found): Answered[] {
     }
     const part = isDone ? partsOf(row, look).at(-1) : undefined
     if (!part) return presentOf(row, look)
-    const isReported = reported.has(row)
-    reported.add(row)
+    const isReported = reported.includes(row)
+    reported.push(row)
     const decision = isReported ? { ...part.decision, ended: undefined } : part.decision
     const paid = paymentOf({ call, decision, place: 0 })
     const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
-    return { answer: answerOf({ ...part, decision }, reporting), paid }
+    return { answer: answerOf({ call: part.call, decision, place: 0 }, reporting), paid }
   })
 }
 
@@ -216,6 +221,7 @@ function notReached(
   { limiter, reporting: { thresholds } }: RowRequest,
   look: Decision,
 ): readonly Threshold[] {
+  if (thresholds.length === 0) return thresholds
   const [capacity, reached] = [capacityOf(limiter, look), reachedIn(limiter, look)]
   return crossedFrom(limiter, capacity, reached, Number.POSITIVE_INFINITY, thresholds)
 }
@@ -228,18 +234,16 @@ export function combined<Request>(
   answered: readonly Answered[],
 ): LimitAllResult<Request> {
   const results = answered.map(({ answer }) => answer)
-  return {
-    success: results.every(({ success }) => success),
-    results,
-    ...(results.some(wasRepeated) ? { repeated: true as const } : {}),
-    denied: requests.filter((_, place) => !results[place]?.success),
-    retryAfter: retryAfterAll(answered),
-  }
+  const success = results.every((answer) => answer.success)
+  const denied = success ? [] : requests.filter((_, place) => !results[place]?.success)
+  const retryAfter = retryAfterAll(answered)
+  if (results.some(wasRepeated)) return { success, results, repeated: true, denied, retryAfter }
+  return { success, results, denied, retryAfter }
 }
 
 /** Milliseconds until all calls are allowed: when the last one is, if the others stay so. */
 function retryAfterAll(answered: readonly Answered[]): number {
-  const wait = Math.max(...answered.map(({ answer }) => answer.retryAfter))
+  const wait = answered.reduce((longest, { answer }) => Math.max(longest, answer.retryAfter), 0)
   const stayAllowed = answered.every(({ lastsMs = Number.POSITIVE_INFINITY }) => wait < lastsMs)
   return wait === 0 || stayAllowed ? wait : Number.POSITIVE_INFINITY
 }

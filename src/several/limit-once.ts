@@ -17,7 +17,7 @@ import { askedOf, isRepeated, takeTogether } from './together.ts'
 // One call of one limit that uses up an id, which is a list, or whose key may be blocked. It is loaded together
 // with `limitAll`.
 
-export { limitCalls } from './limit-all.ts'
+export { limitRequests } from './limit-all.ts'
 
 /** Decides the call if its key is not blocked, and if the id, if there is one, was not used before. */
 export async function answerOnce(

@@ -10,7 +10,7 @@ import { insertEmpty, tableNameOf, tablesOf } from '../runtime/empty-rows.ts'
 import type { Table } from '../runtime/store.ts'
 import { compareText } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
-import type { ListRow, Pays } from '../statements/list-row.ts'
+import { type ListRow, numbersOf, type Pays } from '../statements/list-row.ts'
 import { type Payers, rateOf, spareOf } from '../statements/shares.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import type { RowRequest } from './add-up.ts'
@@ -22,9 +22,8 @@ import {
   isPlain,
   makes,
   nameOfShape,
-  namesOf,
+  numberIn,
   paramsFor,
-  sentOf,
   shapeOf,
   sharedValuesOf,
 } from './shape.ts'
@@ -32,13 +31,19 @@ import {
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
 /** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
-export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
-  return rows.toSorted(
-    (one, other) =>
-      compareText(tableNameOf(one), tableNameOf(other)) ||
-      Number(one.namespace.comesLast === true) - Number(other.namespace.comesLast === true) ||
-      compareText(one.namespace.prefix, other.namespace.prefix) ||
-      compareText(one.key, other.key),
+export function inLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
+  const isInOrder = rows.every(
+    (row, place) => place === 0 || compareRows(rows[place - 1] as RowRequest, row) <= 0,
+  )
+  return isInOrder ? rows : rows.toSorted(compareRows)
+}
+
+function compareRows(one: RowRequest, other: RowRequest): number {
+  return (
+    compareText(tableNameOf(one), tableNameOf(other)) ||
+    Number(one.namespace.comesLast === true) - Number(other.namespace.comesLast === true) ||
+    compareText(one.namespace.prefix, other.namespace.prefix) ||
+    compareText(one.key, other.key)
   )
 }
 
@@ -47,14 +52,15 @@ const listsOf = onceFor((_: Statements) => new KeptLists())
 
 /** Charges the list, or only looks at its rows. */
 export async function askList(list: List, how: How, makesMissing = false): Promise<Found> {
-  const { rows, commit, periodsMs, onSend } = list
+  const { rows, commit, onSend } = list
   const groups = how === 'looks' ? [] : list.groups
   const payers = payersIn(groups, rows)
   const shapes = shapesOf({ ...list, groups }, how, makesMissing ? () => true : undefined)
-  const params = rows.map((row) => paramsFor(row, periodsMs.get(row.row)))
+  const params = rows.map((row) => paramsFor(row, list.periodsMs?.get(row.row)))
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
-    for (const name of namesOf(shapes[place] as ListRow)) values[`${place}.${name}`] = sentOf(row, name)
+    values[`${place}.key`] = row.key
+    for (const name of numbersOf(shapes[place] as ListRow)) values[`${place}.${name}`] = numberIn(row, name)
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
   }
@@ -82,10 +88,10 @@ export function foundIn(
   params: readonly Params[],
 ): Found {
   const looks = new Map<RowRequest, Decision>()
-  for (const [place, row] of rows.entries()) {
+  rows.forEach((row, place) => {
     const decision = decisionAt(answer, place, row, shapes[place] as ListRow, params[place] as Params)
     if (decision) looks.set(row, decision)
-  }
+  })
   return { isDone: mustHave(answer['done']) === true, looks }
 }
 
@@ -107,12 +113,12 @@ export function shapesOf(
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
     const plain = shapeOf(row, table, how === 'looks', paysOf(groups, row))
     const makes = plain.makes ? !isMadeFirst(row) : isMade?.(place) === true && isPlain(plain)
-    if (how === 'looks' || !opens(row)) return { ...plain, makes }
+    if (how === 'looks' || !opens(row)) return makes === plain.makes ? plain : { ...plain, makes }
     const noted = notes.get(row) ?? []
     return { ...plain, makes, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
   })
+  if (!shapes.some(({ makes }) => makes)) return shapes
   const made = shapes.filter(({ makes }) => makes).length
-  if (made === 0) return shapes
   return shapes.map((shape) => {
     const keepsVersion = shape.does !== 'look' && (made > 1 || !shape.makes)
     return keepsVersion ? { ...shape, keepsVersion } : shape
@@ -170,11 +176,13 @@ export function runLists(
 }
 
 /** Whether the guessed calendar period of a row was wrong. Notes the right ones for the next statement. */
-export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolean {
+export function learnPeriods(list: List, looks: Found['looks']): boolean {
   let isWrong = false
-  for (const [row, { params, now }] of looks) {
-    if (!row.limiter.periodAt || appliesAt(params, now)) continue
-    periodsMs.set(row.row, now)
+  for (const row of list.rows) {
+    const look = row.limiter.periodAt && looks.get(row)
+    if (!look || appliesAt(look.params, look.now)) continue
+    list.periodsMs ??= new Map()
+    list.periodsMs.set(row.row, look.now)
     isWrong = true
   }
   return isWrong

@@ -10,7 +10,7 @@ export interface Waiter<Batch> {
 
 /** Those that wait for a row, in order, and the batch that is under way with the row. */
 interface RowQueue<One, Batch> {
-  waiting: Set<One>
+  readonly waiting: One[]
   batch: Batch | undefined
 }
 
@@ -20,14 +20,12 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
 
   /** How many wait for the row that most wait for. */
   longest(rows: readonly string[]): number {
-    return Math.max(...rows.map((row) => this.#queues.get(row)?.waiting.size ?? 0))
+    return rows.reduce((most, row) => Math.max(most, this.#queues.get(row)?.waiting.length ?? 0), 0)
   }
 
   enter(one: One): void {
     for (const row of one.rows) {
-      const { waiting } = this.#queueOf(row)
-      waiting.add(one)
-      if (waiting.size === 1) one.first++
+      if (this.#queueOf(row).waiting.push(one) === 1) one.first++
     }
   }
 
@@ -36,10 +34,10 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
     one.batch = undefined
     one.first = one.rows.length
     for (const row of one.rows) {
-      const queue = this.#queueOf(row)
-      const [first] = queue.waiting
+      const { waiting } = this.#queueOf(row)
+      const [first] = waiting
       if (first) first.first--
-      queue.waiting = new Set([one, ...queue.waiting])
+      waiting.unshift(one)
     }
   }
 
@@ -61,17 +59,17 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
 
   /** Removes it from the queues of its rows. Returns those that are now the first of one of them. */
   dequeue(one: One): readonly One[] {
-    const found = new Set<One>()
+    const found: One[] = []
     for (const row of one.rows) {
       const { waiting } = this.#queueOf(row)
-      const [first] = waiting
-      waiting.delete(one)
+      const place = waiting.indexOf(one)
+      waiting.splice(place, 1)
       const [next] = waiting
-      if (first !== one || !next) continue
+      if (place > 0 || !next) continue
       next.first++
-      found.add(next)
+      if (!found.includes(next)) found.push(next)
     }
-    return [...found]
+    return found
   }
 
   /** The batch is not under way with these rows any more. */
@@ -94,7 +92,7 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
   #queueOf(row: string): RowQueue<One, Batch> {
     const known = this.#queues.get(row)
     if (known) return known
-    const queue: RowQueue<One, Batch> = { waiting: new Set(), batch: undefined }
+    const queue: RowQueue<One, Batch> = { waiting: [], batch: undefined }
     this.#queues.set(row, queue)
     return queue
   }

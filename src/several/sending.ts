@@ -39,7 +39,7 @@ export interface List {
    */
   readonly onSend: (mayCharge: boolean, mayWait: boolean, shared?: Sending) => void
   /** Times in the calendar periods to send, where the database has returned one. */
-  readonly periodsMs: Map<RowRequest['row'], number>
+  periodsMs: Map<RowRequest['row'], number> | undefined
   /** Whether missing rows were inserted for the list. */
   hasMade: boolean
 }

@@ -9,7 +9,7 @@ import { type Decision, limiterFor, reservedIn } from '../runtime/call.ts'
 import { tableNameOf } from '../runtime/empty-rows.ts'
 import { NUMBERS } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
-import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
+import { at, knownGranted, type ListRow, type Pays, type SentNumber, THERE } from '../statements/list-row.ts'
 import type { RowRequest } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -71,7 +71,7 @@ function askedBy({ needed, rate }: RowRequest): ListRow['asks'] {
 }
 
 /** The name of a shape: different shapes have different names. */
-export function nameOfShape(row: RowRequest, shape: ListRow): string {
+export function nameOfShape(row: RowRequest, shape: ListRow, isNeeded: boolean = shape.isNeeded): string {
   const { rules, injectedClock, does, refunds, asks, isDry, pays } = shape
   const flags =
     Number(rules.startsFull) +
@@ -80,7 +80,7 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     8 * Number(refunds) +
     16 * Number(asks === 'rate') +
     32 * Number(isDry) +
-    64 * Number(shape.isNeeded) +
+    64 * Number(isNeeded) +
     128 * Number(asks === 'needed') +
     256 * Number(shape.takesLess) +
     512 * Number(shape.makes) +
@@ -97,13 +97,8 @@ export function paramsFor({ limiter, namespace }: RowRequest, periodMs: number |
   return paramsAt(limiter, periodMs ?? namespace.clock?.() ?? Date.now())
 }
 
-/** The names of the values that are sent of a row for each list. */
-export function namesOf(shape: ListRow): readonly ('key' | ReturnType<typeof numbersOf>[number])[] {
-  return ['key', ...numbersOf(shape)]
-}
-
-/** The value that is sent of the row under that name. */
-export function sentOf(row: RowRequest, name: ReturnType<typeof namesOf>[number]): string | number | null {
+/** The number that is sent of the row under that name. */
+export function numberIn(row: RowRequest, name: SentNumber): number | null {
   if (name === 'madeMs') return mustHave(row.limiter.params[name])
   // A row with nothing but a refund has no rate.
   return name === 'rate' && row.purpose === 'look' ? row.refund : row[name]

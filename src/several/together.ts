@@ -53,8 +53,8 @@ export function askedOf(
   const ids = used.filter((id) => id !== undefined)
   const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
   const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
-  const all = [...calls, ...ids, ...gates]
-  const checkers = [...new Set(all.map(({ checker }) => checker))]
+  const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
+  const checkers = distinct(all.map(({ checker }) => checker))
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
   const { db } = first.rows.connection
@@ -77,6 +77,11 @@ export function askedOf(
     ids: ids.map((id) => found(rowOf, id)),
     gateOf: new Map(gated.map((each, place) => [each, found(rowOf, gates[place] as LimiterCall)])),
   }
+}
+
+/** Each of the few values once. */
+function distinct<T>(values: readonly T[]): T[] {
+  return values.filter((value, place) => values.indexOf(value) === place)
 }
 
 /** Whether one of the ids was used before, so that nothing was charged. */
@@ -120,14 +125,14 @@ export async function takeTogether(
   asked: Asked,
   { groups = [], notes = new Map() }: Partial<Pick<List, 'groups' | 'notes'>> = {},
 ): Promise<Found> {
-  const rows = [...new Set(asked.rowOf.values())]
+  const rows = distinct([...asked.rowOf.values()])
   const followUp = () => {
     // Remembered denials may be wrong if the rows have more than before.
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
   }
   try {
     return await withoutLeases(asked, (time) =>
-      chargeTogether({ ...asked, time }, { rows, groups, notes }, followUp),
+      chargeTogether(asked, time, { rows, groups, notes }, followUp),
     )
   } finally {
     followUp()
@@ -139,17 +144,17 @@ export async function takeTogether(
  * is called when these statements have ended, which may be after the call has timed out.
  */
 function chargeTogether(
-  { checkers, joined, time }: Asked,
+  { checkers, joined }: Asked,
+  time: CallTime | undefined,
   list: Pick<List, 'rows' | 'groups' | 'notes'>,
   followUp: () => void,
 ): Promise<Found> {
   const rows = inLockOrder(list.rows)
   const charges = !rows.every(isLook)
-  const periodsMs: List['periodsMs'] = new Map()
   if (joined || rows.length === 0) {
     const home = (checkers[0] as Checker).rows.connection
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
-    return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
+    return chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
   }
   const hastiest = hastiestOf(checkers)
   const { watch } = hastiest.alone
@@ -170,7 +175,7 @@ function chargeTogether(
     work.isContended ||= mayWait
   }
   const { groups, notes } = list
-  const own: List = { rows, groups, notes, connection, commit, periodsMs, hasMade: false, onSend }
+  const own: List = { rows, groups, notes, connection, commit, periodsMs: undefined, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
   const prepareAll = async () => {
     for (const ensureTables of ensures) await ensureTables()

@@ -40,21 +40,52 @@ export interface Turn<Found> {
 }
 
 /** A list that waits or is under way. */
-interface Waiting<List, Found> extends Queued, Waiter<Batch<List, Found>> {
+class Waiting<List extends Queued, Found> implements Turn<Found>, Queued, Waiter<Batch<List, Found>> {
   readonly rows: readonly string[]
+  readonly kind: string
+  readonly shares: Queued['shares']
   readonly list: List
-  readonly come: (found: Found | undefined) => void
-  readonly fail: (error: unknown) => void
+  readonly comes: Promise<Found | undefined>
+  come!: (found: Found | undefined) => void
+  fail!: (error: unknown) => void
+  isBehind = false
+  first = 0
+  batch: Batch<List, Found> | undefined = undefined
   /** Whether a statement left it undecided. */
-  hasTried: boolean
+  hasTried = false
   /** The verdict of the statement that left it undecided. The list goes on alone. */
-  undecided: Verdict<Found> | undefined
+  undecided: Verdict<Found> | undefined = undefined
   /** Its caller has given up. */
-  isOver: boolean
+  isOver = false
+  readonly #turns: Turns<List, Found>
+
+  constructor(turns: Turns<List, Found>, list: List) {
+    this.#turns = turns
+    this.list = list
+    this.rows = list.rows
+    this.kind = list.kind
+    this.shares = list.shares
+    this.comes = new Promise((resolve, reject) => {
+      this.come = resolve
+      this.fail = reject
+    })
+  }
+
+  mayWait(): Promise<void> {
+    return this.#turns.mayWait(this)
+  }
+
+  leave(): void {
+    this.#turns.leave(this)
+  }
+
+  giveUp(): void {
+    this.#turns.giveUp(this)
+  }
 }
 
 /** Lists that are under way together, or one alone. */
-interface Batch<List, Found> {
+interface Batch<List extends Queued, Found> {
   readonly lists: Waiting<List, Found>[]
   slots: Slots
 }
@@ -89,32 +120,12 @@ export class Turns<List extends Queued, Found> {
   enter(list: List): Turn<Found> {
     const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
     if (refusal) throw refusal
-    const { rows, kind, shares } = list
-    const { promise: comes, come, fail } = promised<Found | undefined>()
-    const one: Waiting<List, Found> = {
-      rows,
-      kind,
-      shares,
-      list,
-      come,
-      fail,
-      first: 0,
-      hasTried: false,
-      undecided: undefined,
-      batch: undefined,
-      isOver: false,
-    }
+    const one = new Waiting<List, Found>(this, list)
     this.#queues.enter(one)
     this.#waiting++
-    const isBehind = !this.#getReady(one)
+    one.isBehind = !this.#getReady(one)
     this.#startSoon()
-    return {
-      isBehind,
-      comes,
-      mayWait: () => this.#mayWait(one),
-      leave: () => this.#leave(one),
-      giveUp: () => this.#giveUp(one),
-    }
+    return one
   }
 
   #getReady(one: Waiting<List, Found>): boolean {
@@ -223,19 +234,19 @@ export class Turns<List extends Queued, Found> {
   #decided(batch: Batch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
     const back: Waiting<List, Found>[] = []
     const waitedFor = new Set<string>()
-    for (const [place, one] of batch.lists.entries()) {
+    batch.lists.forEach((one, place) => {
       const verdict = verdicts[place]
       // A list whose caller has given up ends here, and sends nothing more.
       if (verdict?.isDecided || one.isOver) {
         one.come(verdict?.found)
-        continue
+        return
       }
       const isFirst = !one.rows.some((row) => waitedFor.has(row))
       if (isFirst || one.hasTried) one.undecided = verdict ?? { found: undefined, isDecided: false }
       one.hasTried = true
       for (const row of one.rows) waitedFor.add(row)
       back.unshift(one)
-    }
+    })
     for (const one of back) this.#queues.putBack(one)
     this.#waiting += back.length
     this.#end(batch)
@@ -264,7 +275,7 @@ export class Turns<List extends Queued, Found> {
     }
   }
 
-  #mayWait({ batch }: Waiting<List, Found>): Promise<void> {
+  mayWait({ batch }: Waiting<List, Found>): Promise<void> {
     if (!batch) return Promise.resolve()
     batch.slots.leave(batch)
     batch.slots = this.#patient
@@ -274,11 +285,11 @@ export class Turns<List extends Queued, Found> {
     })
   }
 
-  #leave({ batch }: Waiting<List, Found>): void {
+  leave({ batch }: Waiting<List, Found>): void {
     if (batch && batch.slots !== this.#shared) this.#end(batch)
   }
 
-  #giveUp(one: Waiting<List, Found>): void {
+  giveUp(one: Waiting<List, Found>): void {
     if (one.isOver) return
     one.isOver = true
     const { batch } = one
@@ -298,17 +309,4 @@ export class Turns<List extends Queued, Found> {
     if (this.#readyToWait.size === 0) this.#patient.stopWaiting()
     this.#startSoon()
   }
-}
-
-function promised<T>(): {
-  readonly promise: Promise<T>
-  readonly come: (value: T) => void
-  readonly fail: (error: unknown) => void
-} {
-  let [come, fail]: [(value: T) => void, (error: unknown) => void] = [() => {}, () => {}]
-  const promise = new Promise<T>((resolve, reject) => {
-    come = resolve
-    fail = reject
-  })
-  return { promise, come, fail }
 }

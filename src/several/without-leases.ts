@@ -16,7 +16,7 @@ interface Listed {
  * come back within the time of the call. In a caller's transaction they count as used, because they cannot come
  * back by it.
  */
-export async function withoutLeases<T>(
+export function withoutLeases<T>(
   { calls, checkers, joined, time: own }: Listed,
   work: (time: CallTime | undefined) => Promise<T>,
 ): Promise<T> {

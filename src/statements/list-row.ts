@@ -59,7 +59,7 @@ export type Charged = ListRow & { readonly does: RowAction }
 export const DONE = 'done'
 
 /** A number that a list sends for a row. */
-type SentNumber = Exclude<
+export type SentNumber = Exclude<
   CallColumn,
   'prefix' | 'key' | 'payer' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
 >

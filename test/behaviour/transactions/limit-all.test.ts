@@ -502,6 +502,25 @@ test.each([1, 2, 6, 20])(
   },
 )
 
+test('where most keys are new, a list is one statement', async () => {
+  const { db, statements } = watch(database.db)
+  const common = { db, limiter: Ratelimit.fixedWindow(5, '1m'), cleanupProbability: 0 }
+  const limits = [new Ratelimit({ ...common, prefix: 'new' }), new Ratelimit({ ...common, prefix: 'newer' })]
+  const lists = 16
+  for (const round of ['all are new', 'all are known']) {
+    statements.length = 0
+    for (let i = 0; i < lists; i++) {
+      const { success, results } = await limitAll(limits.map((ratelimit) => ({ ratelimit, key: `key ${i}` })))
+      expect({ success, left: results.map(({ remaining }) => remaining) }).toEqual({
+        success: true,
+        left: round === 'all are new' ? [4, 4] : [3, 3],
+      })
+    }
+    // A few look first, because it may change.
+    expect(statements.length).toBeLessThan(lists * 1.25)
+  }
+})
+
 describe('is refused', () => {
   const limiter = Ratelimit.fixedWindow(5, '1m')
   const refused = () => limitOf('refused', limiter)
