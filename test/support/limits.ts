@@ -1,8 +1,8 @@
-import { lockout } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/algorithms/calendar-window.ts'
+import { lockout } from '../../src/algorithms/lockout.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
 

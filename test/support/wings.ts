@@ -1,5 +1,5 @@
 /** The parts of the package that can be removed: `src/<name>/` or `src/<name>.ts`, with `test/<name>/`. */
-const WINGS = [
+export const WINGS = [
   'calendar',
   'cli',
   'dashboard',
@@ -14,7 +14,7 @@ const WINGS = [
   'semaphore',
 ] as const
 
-type Wing = (typeof WINGS)[number]
+export type Wing = (typeof WINGS)[number]
 
 /** The wings that show what another wing finds. They go with it. */
 export const SHOWN_BY: Readonly<Partial<Record<Wing, readonly Wing[]>>> = { reports: ['cli', 'dashboard'] }

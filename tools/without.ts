@@ -1,0 +1,54 @@
+import { spawn } from 'node:child_process'
+import { cp, mkdtemp, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { WINGS } from '../test/support/wings.ts'
+import { removeWing } from './remove-wing.ts'
+
+// `npm run without -- schedule` removes a wing from a copy of the repository, and says whether the types are
+// right there and the tests of the rest pass: some, or with `--whole` all that need no server. `--sources` is
+// quick: it looks at the types of src only.
+
+const NOT_COPIED = ['node_modules', '.git', 'dist']
+
+/** The modules, the sources, and the answers that every implementation must give. */
+const FEW = ['test/unit', 'test/behaviour/drivers/vectors.test.ts']
+
+const COMPILER = ['node_modules/typescript/bin/tsc', '--noEmit']
+const TESTS = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'pglite 0.45', '--silent=true']
+
+const { values, positionals } = parseArgs({
+  options: { sources: { type: 'boolean', default: false }, whole: { type: 'boolean', default: false } },
+  allowPositionals: true,
+})
+
+async function isWhole(folder: string): Promise<boolean> {
+  if (values.sources) return succeeds(folder, [...COMPILER, '-p', 'tsconfig.build.json'])
+  return (await succeeds(folder, COMPILER)) && succeeds(folder, [...TESTS, ...(values.whole ? [] : FEW)])
+}
+
+function succeeds(folder: string, args: readonly string[]): Promise<boolean> {
+  const child = spawn(process.execPath, args, { cwd: folder, stdio: 'inherit' })
+  return new Promise((done) => child.on('close', (code) => done(code === 0)))
+}
+
+async function run(name: string | undefined): Promise<boolean> {
+  const wing = WINGS.find((each) => each === name)
+  if (wing === undefined) throw new Error(`Which wing? It is one of ${WINGS.join(', ')}.`)
+  const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-without-'))
+  try {
+    await cp('.', folder, { recursive: true, filter: (path) => !NOT_COPIED.includes(basename(path)) })
+    await symlink(resolve('node_modules'), join(folder, 'node_modules'))
+    const { wings, entries, users } = await removeWing(folder, wing)
+    console.log(`Without ${wings.join(', ')}: ${entries.join(', ') || 'no entry'}.`)
+    console.log(`${users.length} other files use it:\n${users.map((each) => `  ${each}`).join('\n')}`)
+    return await isWhole(folder)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+const isFine = await run(positionals[0])
+console.log(isFine ? 'The rest is whole.' : 'The rest is broken.')
+process.exitCode = isFine ? 0 : 1
