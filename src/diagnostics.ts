@@ -31,7 +31,7 @@ export interface DecisionMessage {
   readonly durationMs: number
 }
 
-/** On `drizzle-ratelimit:wait`: `blockUntilReady` or `acquire` begins to wait. */
+/** On `drizzle-ratelimit:wait`: a call begins to wait, of `limitAll` for each key that is denied. */
 export interface WaitMessage {
   /** The limiter's namespace. */
   readonly prefix: string

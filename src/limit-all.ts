@@ -38,6 +38,7 @@ export interface CreditRequest {
 }
 
 const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))
+const waiting = /* @__PURE__ */ onFirstUse(() => import('./reservations/wait-for-all.ts'))
 
 /**
  * Checks several limits: all are consumed, or none.
@@ -47,8 +48,13 @@ const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts
  * up: refunds count first, and the others in their order. A forced charge leaves less for the requests after
  * it.
  *
+ * With `wait` it checks again until all are allowed. If that takes too long, it returns the last denial at
+ * once. `wait` does not shorten the first check, which has the limiters' `timeout`. What a check charges after
+ * the wait has ended is given back. With `once` it stays charged, so a call with the same id finds it.
+ *
  * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
- * databases, and for one row under different limits; the errors of {@link Ratelimit.limit}.
+ * databases, for one row under different limits, and for `wait` in a transaction; the errors of
+ * {@link Ratelimit.limit}.
  *
  * @example
  * ```ts
@@ -56,10 +62,12 @@ const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts
  *
  * declare const perSecond: Ratelimit
  * declare const perMonth: Ratelimit
- * const { success, denied, retryAfter } = await limitAll([
+ * const requests = [
  *   { ratelimit: perSecond, key: 'ip:192.0.2.1' },
  *   { ratelimit: perMonth, key: 'org:1', rate: 5 },
- * ])
+ * ]
+ * const { success, denied, retryAfter } = await limitAll(requests)
+ * await limitAll(requests, { wait: '10s' }) // waits for both
  * ```
  */
 export function limitAll(
@@ -76,6 +84,6 @@ export async function limitAll(
   options: AllOptions = {},
 ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
   checkOptions(options, names)
-  const { limitRequests } = await several()
-  return await limitRequests(requests, options)
+  if (options.wait !== undefined) return await (await waiting()).waitForAll(requests, options)
+  return await (await several()).limitRequests(requests, options)
 }

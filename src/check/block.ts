@@ -1,8 +1,6 @@
 import { type Answered, answerOf } from '../answers/answer.ts'
 import { type Outcome, paymentOf } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
-import { whenAborted } from '../base/abort.ts'
-import { MAX_TIMER_MS } from '../base/deadlines.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkOption } from '../options/validate.ts'
@@ -12,6 +10,7 @@ import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
 import { degraded, watched } from './layers.ts'
 import { UNHURRIED } from './unhurried.ts'
+import { checkSignal, untilAllowed } from './until-allowed.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -26,39 +25,14 @@ export async function blockUntilReady(
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   checkSignal(signal)
   checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-  const answering = () => answerInTime(checker, call, timeoutMs, signal)
+  const { prefix } = checker.rows.namespace
+  const answering = () =>
+    untilAllowed<LimitResult>(
+      { timeoutMs, signal },
+      (leftMs, denial) => answerWithin(leftMs, checker, call, signal, denial),
+      (waitMs) => channels.wait?.publish({ prefix, key: call.key, waitMs }),
+    )
   return watched([{ checker, call }], undefined, answering, (answer) => [{ answer }])
-}
-
-/** @throws RatelimitError `INVALID_OPTION` */
-export function checkSignal(signal: AbortSignal | undefined): void {
-  const isLeftOut = signal === undefined || signal === null
-  checkOption(isLeftOut || isSignal(signal), 'signal must be an AbortSignal.')
-}
-
-/** Whether it is an AbortSignal. `instanceof` fails for signals of another realm. */
-function isSignal({ throwIfAborted, addEventListener }: AbortSignal): boolean {
-  return typeof throwIfAborted === 'function' && typeof addEventListener === 'function'
-}
-
-async function answerInTime(
-  checker: Checker,
-  call: Call,
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-): Promise<LimitResult> {
-  const endsAt = performance.now() + timeoutMs
-  let denial: LimitResult | undefined
-  for (;;) {
-    signal?.throwIfAborted()
-    const leftMs = timeoutMs === 0 ? Number.POSITIVE_INFINITY : endsAt - performance.now()
-    const answer = await answerWithin(leftMs, checker, call, signal, denial)
-    if (answer.success || answer === denial || performance.now() + answer.retryAfter > endsAt) return answer
-    denial = answer
-    const waitMs = Math.max(answer.retryAfter, 1)
-    channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: call.key, waitMs })
-    await wait(waitMs, signal)
-  }
 }
 
 /** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
@@ -114,27 +88,4 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   try {
     await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, UNHURRIED)
   } catch {}
-}
-
-/** Waits for any length of time. Rejects with the signal's reason as soon as the signal aborts. */
-export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  for (let leftMs = ms; leftMs > 0; leftMs -= MAX_TIMER_MS) {
-    await timer(Math.min(leftMs, MAX_TIMER_MS), signal)
-  }
-}
-
-function timer(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    signal?.throwIfAborted()
-    const timeout = setTimeout(() => {
-      stopSignal?.()
-      resolve()
-    }, ms)
-    const stopSignal =
-      signal &&
-      whenAborted(signal, () => {
-        clearTimeout(timeout)
-        reject(signal.reason)
-      })
-  })
 }

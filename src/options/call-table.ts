@@ -6,6 +6,7 @@ import type {
   ChangePlanOptions,
   LimitOptions,
   Once,
+  OnceOptions,
   RefundOptions,
   Requested,
   TxOptions,
@@ -20,9 +21,10 @@ import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOpti
 export const tx: NamesOf<TxOptions> = { tx: checkTx }
 export const call: NamesOf<CallOptions> = { ...tx, limiter: true }
 const id: NamesOf<Once> = { id: true, for: true }
-export const limitAll: NamesOf<AllOptions> = { ...tx, once: (given) => checkOptions(given, id, 'once') }
-export const grant: NamesOf<GrantOptions> = { ...call, ...limitAll }
-const charge = { ...limitAll, rate: true, atLeast: true } as const
+const once: NamesOf<OnceOptions> = { once: (given) => checkOptions(given, id, 'once') }
+export const limitAll: NamesOf<AllOptions> = { ...tx, ...once, wait: true, signal: true }
+export const grant: NamesOf<GrantOptions> = { ...call, ...once }
+const charge = { ...tx, ...once, rate: true, atLeast: true } as const
 export const limit: NamesOf<LimitOptions | RefundOptions> = {
   ...call,
   ...charge,
@@ -33,7 +35,7 @@ export const blockUntilReady: NamesOf<BlockOptions> = {
   ...{ rate: true, atLeast: true, limiter: true, signal: true },
 }
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
-export const reserveAll: NamesOf<ReserveAllOptions> = { ...limitAll, id: true, expires: true }
+export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, ...once, id: true, expires: true }
 export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }
 export const reserve: NamesOf<ReserveOptions> = { ...call, ...spend }
 

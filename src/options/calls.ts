@@ -37,8 +37,22 @@ export interface OnceOptions {
   readonly once?: Once | undefined
 }
 
-/** Options of calls for several limits. */
-export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
+/** Options of `limitAll`. */
+export type AllOptions = OnceOptions & (AtOnceOptions | PatientOptions)
+
+interface AtOnceOptions extends TxOptions {
+  readonly wait?: undefined
+  readonly signal?: undefined
+}
+
+/** Options of a call that waits until it is allowed. In a transaction it would hold locks in the meantime. */
+export interface PatientOptions {
+  /** How long to wait: milliseconds, or a string like `'30s'`. 0 tries once. Default: it does not wait. */
+  readonly wait: Duration
+  /** Ends the wait: the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  readonly tx?: undefined
+}
 
 /** One of the requests of a call for several limits. */
 export interface Requested {

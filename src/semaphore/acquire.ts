@@ -1,6 +1,6 @@
-import { checkSignal } from '../check/block.ts'
 import type { Checker } from '../check/checker.ts'
 import { watched } from '../check/layers.ts'
+import { checkSignal } from '../check/until-allowed.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import { ownError } from '../errors.ts'

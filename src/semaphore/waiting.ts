@@ -1,7 +1,7 @@
 import { whenAborted } from '../base/abort.ts'
-import { wait } from '../check/block.ts'
 import { Timeout } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
+import { wait } from '../check/until-allowed.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'

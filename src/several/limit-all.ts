@@ -11,7 +11,7 @@ import {
 import { behindBlock } from '../answers/behind-block.ts'
 import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
-import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
+import type { Allowed, Denied, LimitAllResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
@@ -24,9 +24,11 @@ import { ownError } from '../errors.ts'
 import { limitRequest } from '../options/call-table.ts'
 import type { AllOptions, Requested } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
+import { checkOption } from '../options/validate.ts'
 import { type Decision, neededBy } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { callsOf } from './calls-of.ts'
+import { combined, wasRepeated } from './combined.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
@@ -38,8 +40,9 @@ import { withFunds } from './with-funds.ts'
 /** Decides all requests together: all are consumed, or none. */
 export async function limitRequests<Request extends Requested>(
   requests: readonly Request[],
-  { tx, once }: AllOptions,
+  { tx, once, signal }: AllOptions,
 ): Promise<LimitAllResult<Request>> {
+  checkOption(signal === undefined, 'signal ends a wait, so it needs wait.')
   const calls = await callsOf(requests, limitRequest)
   try {
     return combined(requests, await decideAll(calls, tx, once && [await idCall(once, calls)]))
@@ -68,11 +71,8 @@ export function reportsOf(answered: readonly Answered[]): Report[] {
   return answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined }))
 }
 
-function wasRepeated(answer: LimitResult): boolean {
-  return answer.success && answer.repeated === true
-}
-
-async function answerTogether(
+/** The answers to calls that were decided once. During an outage, `onError` answers. */
+export async function answerTogether(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[],
@@ -227,23 +227,3 @@ function notReached(
 }
 
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
-
-/** The answer of several checks. */
-export function combined<Request>(
-  requests: readonly Request[],
-  answered: readonly Answered[],
-): LimitAllResult<Request> {
-  const results = answered.map(({ answer }) => answer)
-  const success = results.every((answer) => answer.success)
-  const denied = success ? [] : requests.filter((_, place) => !results[place]?.success)
-  const retryAfter = retryAfterAll(answered)
-  if (results.some(wasRepeated)) return { success, results, repeated: true, denied, retryAfter }
-  return { success, results, denied, retryAfter }
-}
-
-/** Milliseconds until all calls are allowed: when the last one is, if the others stay so. */
-function retryAfterAll(answered: readonly Answered[]): number {
-  const wait = answered.reduce((longest, { answer }) => Math.max(longest, answer.retryAfter), 0)
-  const stayAllowed = answered.every(({ lastsMs = Number.POSITIVE_INFINITY }) => wait < lastsMs)
-  return wait === 0 || stayAllowed ? wait : Number.POSITIVE_INFINITY
-}

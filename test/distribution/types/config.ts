@@ -126,6 +126,12 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   await ratelimit.grant('key', 1, { once: { id: 'event', for: '5w' } })
   // @ts-expect-error all of the calls have one id
   await limitAll([{ ratelimit, key: 'key', once }])
+  const { signal } = new AbortController()
+  await limitAll([{ ratelimit, key: 'key' }], { wait: '10s', signal, once })
+  // @ts-expect-error a wait in a transaction would hold its locks
+  await limitAll([{ ratelimit, key: 'key' }], { wait: '10s', tx: db })
+  // @ts-expect-error without a wait there is nothing to end
+  await limitAll([{ ratelimit, key: 'key' }], { signal })
   // @ts-expect-error a look needs no id
   await ratelimit.getRemaining('key', { once })
   // @ts-expect-error no such option

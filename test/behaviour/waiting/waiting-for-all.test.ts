@@ -1,0 +1,201 @@
+import { isDeepStrictEqual } from 'node:util'
+import { describe, expect, test, vi } from 'vitest'
+import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { gate } from '../../support/gate.ts'
+import { ownTimers } from '../../support/timers.ts'
+import { clock, counting, database, letWait, sent, waitEnds } from './passing-time.ts'
+
+/** One request and 100 units, as the calls of a model have limits by requests and by tokens. */
+function requestsOf(
+  prefix: string,
+  { db = counting(database.db), requests = Ratelimit.fixedWindow(1, '1m') as Limiter } = {},
+) {
+  const common = { db, clock, cleanupProbability: 0 }
+  const byRequest = new Ratelimit({ ...common, limiter: requests, prefix: `${prefix}, requests` })
+  const tokens = Ratelimit.tokenBucket(100, '1s', 200)
+  const byToken = new Ratelimit({ ...common, limiter: tokens, prefix: `${prefix}, tokens` })
+  const of = (rate = 100) =>
+    [
+      { ratelimit: byRequest, key: 'org' },
+      { ratelimit: byToken, key: 'org', rate },
+    ] as const
+  return { byRequest, byToken, of }
+}
+
+/** Holds the answers that come while it is closed. */
+function holding(db: Database) {
+  let held: ReturnType<typeof gate> | undefined
+  const execute: Database['execute'] = async (query) => {
+    const answer = await db.execute(query)
+    await held?.opened
+    return answer
+  }
+  return {
+    db: { ...db, execute },
+    close: () => {
+      held = gate()
+    },
+    open: () => held?.open(),
+  }
+}
+
+/** Waits without letting the test's time pass. */
+async function untilEqual<T>(look: () => Promise<T>, expected: T): Promise<void> {
+  const until = Date.now() + 10_000
+  for (;;) {
+    const found = await look()
+    if (isDeepStrictEqual(found, expected)) return
+    if (Date.now() > until) expect(found).toEqual(expected)
+  }
+}
+
+const wait = '2m'
+
+test('waits until all are allowed, to the millisecond, by one statement for each check', async () => {
+  const { of, byToken } = requestsOf('waits')
+  await limitAll(of())
+  const before = { statements: sent.statements, now: performance.now() }
+  expect(await letWait(limitAll(of(), { wait }))).toMatchObject({ success: true, denied: [], retryAfter: 0 })
+  expect(sent.at - before.now).toBe(60_000)
+  expect(sent.statements - before.statements).toBe(2)
+  expect(await byToken.getRemaining('org')).toMatchObject({ used: 100 })
+})
+
+test('waits for the one that takes longest', async () => {
+  const { of } = requestsOf('longest', { requests: Ratelimit.fixedWindow(100, '1m') })
+  await limitAll(of(200))
+  const before = performance.now()
+  expect(await letWait(limitAll(of(200), { wait }))).toMatchObject({ success: true })
+  expect(sent.at - before).toBe(2000)
+})
+
+test.each([
+  ['the wait is too short', 59_999, 100, 60_000],
+  ['it is 0', 0, 100, 60_000],
+  ['the time never comes', '30d', 201, Number.POSITIVE_INFINITY],
+] as const)('gives the denial at once if %s', async (name, wait, rate, retryAfter) => {
+  const { of } = requestsOf(name)
+  await limitAll(of())
+  const before = { statements: sent.statements, now: performance.now() }
+  expect(await limitAll(of(rate), { wait })).toMatchObject({ success: false, retryAfter })
+  expect(performance.now()).toBe(before.now)
+  expect(sent.statements - before.statements).toBe(1)
+})
+
+test('calls that wait together get their units one after another, and never more than there are', async () => {
+  const { of, byRequest, byToken } = requestsOf('together', { requests: Ratelimit.fixedWindow(3, '1s') })
+  const doneAt: number[] = []
+  const calls = Array.from({ length: 8 }, async () => {
+    const { success } = await limitAll(of(), { wait })
+    expect(success).toBe(true)
+    doneAt.push(performance.now())
+  })
+  const before = performance.now()
+  await letWait(Promise.all(calls))
+  // The bucket lets two pass at once, and one each second after that.
+  expect(doneAt.map((at) => Math.round((at - before) / 1000))).toEqual([0, 0, 1, 2, 3, 4, 5, 6])
+  expect(await byRequest.getRemaining('org')).toMatchObject({ used: 1 })
+  expect(await byToken.getRemaining('org')).toMatchObject({ used: 200 })
+})
+
+describe('a signal', () => {
+  const reason = new Error('enough')
+
+  test('ends the wait with its reason, and leaves no timer', async () => {
+    const { of } = requestsOf('signal')
+    await limitAll(of())
+    const controller = new AbortController()
+    const refused = expect(limitAll(of(), { wait, signal: controller.signal })).rejects.toBe(reason)
+    while (waitEnds.length === 0) await new Promise(setImmediate)
+    controller.abort(reason)
+    await refused
+    expect(ownTimers()).toEqual([])
+  })
+
+  test('that has aborted keeps the calls from being made', async () => {
+    const { of } = requestsOf('aborted')
+    const before = sent.statements
+    await expect(limitAll(of(), { wait, signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
+    expect(sent.statements).toBe(before)
+  })
+
+  test.each([false, true])(
+    'during a check: what it charges is given back (with an id: %s)',
+    async (usesId) => {
+      const held = holding(counting(database.db))
+      const { of, byRequest, byToken } = requestsOf(`late ${usesId}`, {
+        db: held.db,
+        requests: Ratelimit.fixedWindow(5, '1m'),
+      })
+      await limitAll(of(7))
+      const used = async () => [
+        (await byRequest.getRemaining('org')).used,
+        (await byToken.getRemaining('org')).used,
+      ]
+      const once = { once: usesId ? ({ id: 'event', for: '1h' } as const) : undefined }
+      const [before, controller] = [sent.statements, new AbortController()]
+      held.close()
+      const refused = expect(limitAll(of(), { wait, signal: controller.signal, ...once })).rejects.toBe(
+        reason,
+      )
+      while (sent.statements === before) await new Promise(setImmediate)
+      controller.abort(reason)
+      await refused
+      held.open()
+      await untilEqual(used, usesId ? [2, 107] : [1, 7])
+      if (usesId) expect(await limitAll(of(), once)).toMatchObject({ repeated: true })
+    },
+  )
+})
+
+test('a wait that is over during a check gives the last denial, and what the check charges is given back', async () => {
+  const held = holding(counting(database.db))
+  const { of, byRequest } = requestsOf('over', { db: held.db, requests: Ratelimit.fixedWindow(1, 1000) })
+  await limitAll(of())
+  const waiting = limitAll(of(), { wait: 1500 })
+  while (waitEnds.length === 0) await new Promise(setImmediate)
+  held.close()
+  const before = sent.statements
+
+  vi.advanceTimersByTime(1000)
+  while (sent.statements === before) await new Promise(setImmediate)
+  vi.advanceTimersByTime(500)
+  expect(await waiting).toMatchObject({ success: false, retryAfter: 1000 })
+  held.open()
+  await untilEqual(async () => (await byRequest.getRemaining('org')).used, 0)
+})
+
+test('an error of a check ends the wait', async () => {
+  let fails = false
+  const db = counting(database.db)
+  const execute: Database['execute'] = (query) =>
+    fails ? Promise.reject(new Error('the database is gone')) : db.execute(query)
+  const { of } = requestsOf('error', { db: { ...db, execute } })
+  await limitAll(of())
+  fails = true
+  await expect(limitAll(of(), { wait })).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  expect(ownTimers()).toEqual([])
+})
+
+describe('refuses before any SQL', () => {
+  test.each([
+    ['a signal without a wait', { signal: new AbortController().signal }, 'INVALID_OPTION'],
+    ['something else than a signal', { wait, signal: {} }, 'INVALID_OPTION'],
+    ['a wait that is no duration', { wait: 'long' }, 'INVALID_DURATION'],
+    ['a wait below 0', { wait: -1 }, 'INVALID_DURATION'],
+  ])('%s', async (_, options, code) => {
+    const { of } = requestsOf('refused')
+    const before = sent.statements
+    await expect(limitAll(of(), options as never)).rejects.toMatchObject({ code })
+    expect(sent.statements).toBe(before)
+  })
+
+  test('a wait in a transaction, and by limiters on one', async () => {
+    const refused = { code: 'INVALID_OPTION', message: 'limitAll cannot wait inside a transaction.' }
+    await database.db.transaction(async (tx) => {
+      const { of } = requestsOf('tx')
+      await expect(limitAll(of(), { wait, tx } as never)).rejects.toMatchObject(refused)
+      await expect(limitAll(requestsOf('on tx', { db: tx }).of(), { wait: 0 })).rejects.toMatchObject(refused)
+    })
+  })
+})
