@@ -7,9 +7,16 @@ import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { type EndedPeriod, type Limiter, Ratelimit, type Threshold, tableSql } from 'drizzle-ratelimit'
+import { type EndedPeriod, type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
-import { type ClosedPeriod, closePeriods, prorate, spend } from 'drizzle-ratelimit/quota'
+import {
+  type ClosedPeriod,
+  closePeriods,
+  prorate,
+  Quota,
+  spend,
+  type Threshold,
+} from 'drizzle-ratelimit/quota'
 import { type CreditLook, drawCredits } from './pictures/credits.ts'
 import { drawUsage, type Look } from './pictures/usage.ts'
 
@@ -51,7 +58,7 @@ await client.exec(`
   create table payments (id text primary key, org text not null, credits integer not null, paid timestamptz not null)`)
 const db = drizzle({ client })
 
-const quota = new Ratelimit({
+const quota = new Quota({
   db,
   limiter: calendarWindow(0, 'month'), // without a plan: nothing
   prefix: 'billing',
@@ -62,7 +69,7 @@ const quota = new Ratelimit({
 })
 
 /** Bought on top of a quota. */
-const credits = new Ratelimit({
+const credits = new Quota({
   db,
   limiter: Ratelimit.balance(),
   prefix: 'billing-credits',

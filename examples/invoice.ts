@@ -8,7 +8,7 @@ import { integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { type Duration, type Entry, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
-import { closePeriods, settleExpired, spend } from 'drizzle-ratelimit/quota'
+import { closePeriods, Quota, settleExpired, spend } from 'drizzle-ratelimit/quota'
 
 const [TEAM, BUSINESS] = [calendarWindow(1000, 'month'), calendarWindow(12_000, 'year')]
 const CENTS = { month: 3000, year: 30_000, page: 5, credit: 10 }
@@ -52,14 +52,14 @@ const billed = {
     tx.insert(entries).values(made.map(({ prefix, units }) => ({ prefix, pages: units }))),
 } as const
 /** First come the pages of the plan, then credits, and then pages that are paid one by one. */
-const included = new Ratelimit({
+const included = new Quota({
   ...billed,
   limiter: TEAM,
   prefix: 'included',
   thresholds: [{ left: 100 }],
 })
-const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits({ keep: '400d' }), prefix: 'credits' })
-const extra = new Ratelimit({ ...billed, limiter: NO_LIMIT, prefix: 'extra' })
+const credits = new Quota({ ...common, limiter: Ratelimit.credits({ keep: '400d' }), prefix: 'credits' })
+const extra = new Quota({ ...billed, limiter: NO_LIMIT, prefix: 'extra' })
 
 /**
  * Renders pages, and charges what the plan has, then the credits, then extra pages: all of it, or nothing. An

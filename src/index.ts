@@ -30,25 +30,21 @@ export type {
   AllOptions,
   BlockOptions,
   CallOptions,
-  ChangePlanOptions,
   LimitOptions,
   Once,
   OnceOptions,
   RefundOptions,
   TxOptions,
 } from './options/calls.ts'
-export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
+export type { LeaseTerms, TransactionOf } from './options/choices.ts'
 export type { RatelimitConfig } from './options/config.ts'
 export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 export type { CreditsConfig } from './options/kinds.ts'
 export type { Layer } from './options/layer.ts'
 export type {
-  CreditReserveOptions,
-  NamedReserveOptions,
+  PlainCreditReserveOptions,
   PlainReserveOptions,
-  ReserveOptions,
 } from './options/reserve.ts'
-export type { ReservationName } from './options/settle.ts'
 export { Ratelimit } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Entry } from './runtime/entry.ts'

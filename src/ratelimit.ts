@@ -1,6 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import type { EndedPeriod } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
 import { credits } from './algorithms/credits.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
@@ -22,19 +21,11 @@ import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import * as CALLS from './options/call-table.ts'
-import type {
-  BlockOptions,
-  CallOptions,
-  ChangePlanOptions,
-  LimitOptions,
-  RefundOptions,
-  TxOptions,
-} from './options/calls.ts'
+import type { BlockOptions, CallOptions, LimitOptions, RefundOptions, TxOptions } from './options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
-import type { CreditReserveOptions, ReserveOptions } from './options/reserve.ts'
-import { settingsOf } from './options/settings.ts'
-import type { ReservationName } from './options/settle.ts'
+import type { PlainCreditReserveOptions, PlainReserveOptions } from './options/reserve.ts'
+import { type Offered, settingsOf } from './options/settings.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { Call } from './runtime/call.ts'
@@ -42,11 +33,9 @@ import type { Call } from './runtime/call.ts'
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
-  byName: /* @__PURE__ */ onFirstUse(() => import('./reservations/by-name.ts')),
   once: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
-  changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./check/reset.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
@@ -82,8 +71,11 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   readonly #checker: Checker
   readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
+  /** What a limiter of this class offers. */
+  protected static readonly offered: Offered = { durable: false, periods: false }
+
   constructor(config: ConfigOf<K, D>) {
-    const settings = settingsOf(config)
+    const settings = settingsOf(config, new.target.offered)
     this.prefix = config.prefix
     this.limiter = config.limiter
     this.#checker = checkerOf(settings)
@@ -168,11 +160,11 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   reserve(
     key: KeyFor<K, 'rate'>,
-    options: ReserveOptions & { readonly atLeast: number },
+    options: PlainReserveOptions & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
-   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. With a name,
-   * `id` and `expires`, another process can do that: see {@link Ratelimit.settle}.
+   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. The `reserve` of
+   * a `Quota` also takes a name, by which another process can do that.
    *
    * If the process crashes before that, the estimate stays charged.
    *
@@ -194,12 +186,12 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  reserve(key: KeyFor<K, 'rate'>, options?: ReserveOptions): Promise<Reserved>
+  reserve(key: KeyFor<K, 'rate'>, options?: PlainReserveOptions): Promise<Reserved>
   /** Takes an estimate from the grants of a key's credits. */
-  reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
-  async reserve(key: string, options: ReserveOptions = {}): Promise<Reserved | CreditReserved> {
-    Ratelimit.#check(this, options, CALLS.reserve, CALLS.spend)
-    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options as CreditReserveOptions)
+  reserve(key: KeyFor<K, 'credits'>, options?: PlainCreditReserveOptions): Promise<CreditReserved>
+  async reserve(key: string, options: PlainReserveOptions = {}): Promise<Reserved | CreditReserved> {
+    Ratelimit.#check(this, options, CALLS.plainReserve, CALLS.plainCreditReserve)
+    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
@@ -207,32 +199,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     } catch (error) {
       throw ownError(error)
     }
-  }
-
-  /**
-   * Settles a reservation by its name: from any process, and once. Again with the same cost it charges nothing,
-   * and the answer has `repeated: true`. A rollback of `tx` makes the reservation open again.
-   *
-   * @throws RatelimitError `NOT_RESERVED` if there is no such reservation; `ALREADY_SETTLED` if it was settled
-   * with another cost; `OTHER_PLAN` if it was made with a `limiter` and none is given; the errors of
-   * {@link Reservation.commit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const tokens: Ratelimit
-   * const reserved = await tokens.reserve('org:1', { rate: 4000, id: 'job:7', expires: '10m' })
-   * if (reserved.success) {
-   *   // In any process:
-   *   await tokens.settle({ key: 'org:1', id: 'job:7' }, 3120)
-   * }
-   * ```
-   */
-  async settle(name: NameFor<K>, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    const { settleName } = await MODULES.byName()
-    return await settleName(this, name, actual, options)
   }
 
   /**
@@ -421,41 +387,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Ends the key's period now, and begins one of another plan. It is for plans whose periods differ, such as a
-   * month and a year: without it, the row of the old period goes on under the new plan, and is handed out once,
-   * as one period.
-   *
-   * The new plan begins with its whole limit, so call it only when the customer's plan changes, in that
-   * transaction. It needs `keepEnded`, so that the row stays until its period is handed out.
-   *
-   * @returns The period that has ended, up to now; undefined if nothing was used in it.
-   * @throws RatelimitError `INVALID_OPTION` for plans other than fixed and calendar windows, without
-   * `keepEnded`, and with `onOtherPlan: 'throw'`; `OTHER_PLAN` if the row was counted by another algorithm than
-   * `from`; the errors of {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   * import { calendarWindow } from 'drizzle-ratelimit/calendar'
-   * import { db } from './app.ts'
-   *
-   * declare const quota: Ratelimit
-   * const [from, to] = [calendarWindow(1000, 'month'), calendarWindow(20_000, 'year')]
-   * await db.transaction(async (tx) => {
-   *   const ended = await quota.changePlan('org:1', { from, to, tx })
-   *   if (ended) console.log(ended.start, ended.end, ended.used) // bill it with `tx`, and store the plan
-   * })
-   * ```
-   */
-  async changePlan(key: KeyFor<K, 'rate'>, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
-    Ratelimit.#check(this, options, CALLS.changePlan)
-    const { from, tx } = options
-    const { key: stored } = await this.#call(key, { rate: 0, limiter: from, tx })
-    const { changePlan } = await MODULES.changePlan()
-    return changePlan(this.#checker, stored, options)
-  }
-
-  /**
    * Makes the key's limit full again. A balance cannot be reset. It does not end a block of a limiter with
    * `blocks: true`.
    *
@@ -549,9 +480,3 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
   }
 }
-
-/** Credits have no plans. */
-type SettleOptionsFor<K extends Kind> = K extends 'credits' ? TxOptions : CallOptions
-
-/** The name of a reservation of a limiter that has reservations with names. */
-type NameFor<K extends Kind> = K extends 'rate' | 'credits' ? ReservationName : never

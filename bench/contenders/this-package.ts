@@ -3,6 +3,7 @@ import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import { type Database, Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { migrations } from '../server/database.ts'
 import { type Contender, type Opened, PLENTY } from './contender.ts'
 
@@ -13,6 +14,11 @@ export const ON_POSTGRES_JS = 'drizzle-ratelimit, postgres.js'
 /** This package without any option. */
 export function defaultLimiter(db: Database, prefix: string, limit: number = PLENTY): Ratelimit {
   return new Ratelimit({ db, limiter: Ratelimit.tokenBucket(limit, '1h', limit), prefix })
+}
+
+/** The same limit of a quota, in the same table. */
+export function defaultQuota(db: Database, prefix: string, limit: number = PLENTY): Quota {
+  return new Quota({ db, limiter: Ratelimit.tokenBucket(limit, '1h', limit), prefix, durable: false })
 }
 
 export const onNodePostgres: Contender = {

@@ -3,7 +3,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
-import { defaultLimiter } from '../contenders/this-package.ts'
+import { defaultLimiter, defaultQuota } from '../contenders/this-package.ts'
 import { keyNumber, keyNumbers } from '../measure.ts'
 import { type Call, callersOf, LIMIT, limitAllOf, limitOf, measureCalls } from './calls.ts'
 import { KEYS, withRows } from './known-rows.ts'
@@ -95,7 +95,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
 }
 
 async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
-  const tokens = await withRows(defaultLimiter(db, 'tokens'))
+  const tokens = await withRows(defaultQuota(db, 'tokens'))
   const named = async (key: string) => {
     const id = crypto.randomUUID()
     const { success } = await tokens.reserve(key, { rate: 2, id, expires: '1h' })

@@ -2,10 +2,10 @@ import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
 import { lockout } from '../../src/lockout/index.ts'
-import { closePeriods, reserveAll, spend } from '../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { usage } from '../../src/reports/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
-import { defaultLimiter } from '../contenders/this-package.ts'
+import { defaultLimiter, defaultQuota } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, limitOf, measureCalls, otherKey, requestsOf } from './calls.ts'
 import { denialsOn, graceOn, namesOn, onceOn, turnsOn } from './feature-calls.ts'
@@ -71,7 +71,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
 }
 
 async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
-  const tokens = await withRows(defaultLimiter(db, 'tokens'))
+  const tokens = await withRows(defaultQuota(db, 'tokens'))
   const spending = await withRows(defaultLimiter(db, 'spending'))
   const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
   const grant = async (key: string) => (await credits.grant(key, 1)).remaining > 0
@@ -117,14 +117,12 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
 async function upkeepOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const used = await withRows(defaultLimiter(db, 'used'))
   const window = Ratelimit.fixedWindow(PLENTY, '1h')
-  const ended = new Ratelimit({
-    ...{ db, limiter: window, prefix: 'ended', durable: true, keepEnded: true },
+  const ended = new Quota({
+    ...{ db, limiter: window, prefix: 'ended', keepEnded: true },
     clock: () => new Date(Date.now() - 2 * 3_600_000),
   })
   await withRows(ended)
-  const plans = await withRows(
-    new Ratelimit({ db, limiter: window, prefix: 'plans', durable: true, keepEnded: true }),
-  )
+  const plans = await withRows(new Quota({ db, limiter: window, prefix: 'plans', keepEnded: true }))
   const reset = defaultLimiter(db, 'reset')
   return [
     {

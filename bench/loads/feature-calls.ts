@@ -3,7 +3,7 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { countDenials } from '../../src/denials/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { block, lockout, unblock } from '../../src/lockout/index.ts'
-import { reserveAll, settle, spend } from '../../src/quota/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { denied } from '../../src/reports/index.ts'
 import { schedule } from '../../src/schedule/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
@@ -66,9 +66,7 @@ export async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
 /** Estimates whose period may have ended, and can still be corrected. */
 export async function graceOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const limiter = Ratelimit.fixedWindow(PLENTY, '1h')
-  const quota = await withRows(
-    new Ratelimit({ db, limiter, prefix: 'grace', durable: true, keepEnded: true, grace: '1h' }),
-  )
+  const quota = await withRows(new Quota({ db, limiter, prefix: 'grace', keepEnded: true, grace: '1h' }))
   return [
     {
       name: 'reserve and commit with grace, pairs',

@@ -28,7 +28,12 @@ export function expose(ratelimit: object, handle: Handle): void {
  * @throws RatelimitError `INVALID_OPTION` with the message if it is none.
  */
 export function handleOf(ratelimit: unknown, message: string): Handle {
-  const handle: Handle | undefined = Object(ratelimit)[HANDLE]
+  const handle = handleIn(ratelimit)
   checkOption(handle !== undefined, message)
   return handle
+}
+
+/** The parts of a `Ratelimit`. Undefined if it is none. */
+export function handleIn(ratelimit: unknown): Handle | undefined {
+  return Object(ratelimit)[HANDLE]
 }

@@ -3,7 +3,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../database/database.ts'
 import { execute } from '../database/run.ts'
 import { shapeOf } from '../tables/ddl.ts'
-import { limitsIn } from './limits.ts'
+import { isDurable, limitsIn } from './limits.ts'
 
 /**
  * Says which limits of a module have live rows in the table that they do not use, such as those of a limit that
@@ -16,8 +16,9 @@ export async function inOtherTable(
 ): Promise<readonly string[]> {
   const said: string[] = []
   for (const [prefix, limit] of await limitsIn(module)) {
-    const isDurable = 'durable' in limit && limit.durable === true
-    const [own, other] = isDurable ? [tables.durable, tables.ephemeral] : [tables.ephemeral, tables.durable]
+    const [own, other] = isDurable(limit)
+      ? [tables.durable, tables.ephemeral]
+      : [tables.ephemeral, tables.durable]
     const live = sql`${other.prefix} = ${prefix} and ${other.expiresAt} > now()`
     const [row] = await execute(db, sql`select count(*)::int as live from ${other} where ${live}`)
     const count = Number(row?.['live'])

@@ -7,7 +7,7 @@ import { type DeniedKey, denied } from '../reports/denied.ts'
 import { type OneLimitRows, type PlanRows, usage } from '../reports/usage.ts'
 import { connect } from './connect.ts'
 import { columnsOf } from './layout.ts'
-import { limitsIn } from './limits.ts'
+import { isDurable, limitsIn } from './limits.ts'
 import type { Output } from './output.ts'
 import { TABLE_OPTIONS, tablesOf } from './tables.ts'
 
@@ -79,7 +79,8 @@ async function limitsOf(module: string | undefined, prefixes: readonly string[])
 
 /** A limit of the module: a limiter, or an object with options of `usage`. */
 function shownOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): Shown {
-  const { limiter, limiterOf, durable = false } = limit
+  const { limiter, limiterOf } = limit
+  const durable = isDurable(limit)
   if (limiterOf) return { prefix, reading: { limiterOf }, durable }
   // `usage` checks it.
   return { prefix, reading: { limiter: limiter ?? (limit as OneLimitRows['limiter']) }, durable }

@@ -11,7 +11,7 @@ import type {
   Requested,
   TxOptions,
 } from './calls.ts'
-import { checkTx } from './checks.ts'
+import { checkTx, ofQuota } from './checks.ts'
 import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './grants.ts'
 import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOptions } from './reserve.ts'
 
@@ -38,6 +38,8 @@ export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: t
 export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, ...once, id: true, expires: true }
 export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }
 export const reserve: NamesOf<ReserveOptions> = { ...call, ...spend }
+export const plainCreditReserve: NamesOf<CreditReserveOptions> = { ...charge, id: ofQuota, expires: ofQuota }
+export const plainReserve: NamesOf<ReserveOptions> = { ...call, ...plainCreditReserve }
 
 export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: checkSwitch }
 export const creditGrant: NamesOf<CreditGrantOptions> = { ...tx, id: true, expires: true, priority: true }

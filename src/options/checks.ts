@@ -20,6 +20,11 @@ export function checkFunction(value: unknown, name: string): void {
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
+export function ofQuota(_: unknown, name: string): void {
+  checkOption(false, `${name} is an option of Quota, from drizzle-ratelimit/quota.`)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
 export function checkTx(tx: unknown): void {
   checkOption(tx === null || isTransaction(tx), 'tx must be a transaction of Drizzle.')
 }

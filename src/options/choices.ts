@@ -49,6 +49,26 @@ export interface Sweeping {
   readonly grace?: never
 }
 
+/** The options that only a `Quota` has. */
+export interface NoPeriods extends Pick<Sweeping, 'cleanupProbability'> {
+  readonly keepEnded?: never
+  readonly grace?: never
+  readonly thresholds?: never
+}
+
+export interface Reporting {
+  /**
+   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. `crossed` in the answer
+   * of a call has the thresholds that the call has crossed. A calendar window crosses each once a period,
+   * unless it is reset. Other limits cross it again when something was given back and used again, and a balance
+   * also after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing,
+   * but its `commit` does. With reservations, use a calendar window or a balance, because other limits may then
+   * report a threshold too early, twice or never. A share of a balance is a share of all its grants. Default:
+   * none.
+   */
+  readonly thresholds?: readonly Threshold[]
+}
+
 export interface Keeping {
   /**
    * Keeps the rows of fixed and calendar windows that have ended, until a call opens the next window and
@@ -80,6 +100,21 @@ export interface DurableTable {
    */
   readonly synchronousCommit?: boolean
 }
+
+/** Where a `Quota` keeps its counts. */
+export type QuotaTable =
+  | {
+      /**
+       * Whether the counts are kept in the logged table, where they survive a crash. `false` keeps them in the
+       * UNLOGGED table. Default: `true`.
+       */
+      readonly durable?: boolean
+      readonly synchronousCommit?: never
+    }
+  | (Pick<DurableTable, 'synchronousCommit'> & {
+      /** Keeps the counts in the logged table, where they survive a crash. */
+      readonly durable?: true
+    })
 
 export interface NoDenials {
   /**
@@ -129,16 +164,6 @@ export interface LeaseTerms {
 export const LEASE_NAMES: NamesOf<LeaseTerms> = { tokens: true, for: true, maxKeys: true }
 
 export interface Asking {
-  /**
-   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. `crossed` in the answer
-   * of a call has the thresholds that the call has crossed. A calendar window crosses each once a period,
-   * unless it is reset. Other limits cross it again when something was given back and used again, and a balance
-   * also after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing,
-   * but its `commit` does. With reservations, use a calendar window or a balance, because other limits may then
-   * report a threshold too early, twice or never. A share of a balance is a share of all its grants. Default:
-   * none.
-   */
-  readonly thresholds?: readonly Threshold[]
   readonly lease?: never
   /**
    * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row

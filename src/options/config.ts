@@ -10,19 +10,31 @@ import type {
   Keeping,
   Leasing,
   NoDenials,
+  NoPeriods,
   NotRecording,
+  QuotaTable,
   Recording,
+  Reporting,
   Sweeping,
   Throwing,
 } from './choices.ts'
 import type { CommonConfig } from './common.ts'
 
-/** Options of the constructor of {@link Ratelimit}. */
-export type RatelimitConfig<D extends Database = Database> = CommonConfig<D> &
+type EitherConfig<D extends Database> = CommonConfig<D> &
   (NotRecording | Recording<D>) &
-  (Sweeping | Keeping) &
   (EitherWay | Coalescing) &
-  (EitherTable | DurableTable) &
   (NoDenials | Denials) &
-  (Throwing | Degrading) &
+  (Throwing | Degrading)
+
+/** Options of the constructor of {@link Ratelimit}. */
+export type RatelimitConfig<D extends Database = Database> = EitherConfig<D> &
+  NoPeriods &
+  (EitherTable | DurableTable) &
   (Asking | Leasing)
+
+/** Options of the constructor of `Quota`. */
+export type QuotaConfig<D extends Database = Database> = EitherConfig<D> &
+  (Sweeping | Keeping) &
+  Reporting &
+  QuotaTable &
+  (Asking | (Leasing & { readonly durable: false }))

@@ -2,17 +2,18 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
 import type {
-  Asking,
   Degrading,
   DurableTable,
   EitherTable,
   EitherWay,
+  QuotaTable,
   Recording,
+  Reporting,
   Sweeping,
   Throwing,
 } from './choices.ts'
 import type { CommonConfig } from './common.ts'
-import type { RatelimitConfig } from './config.ts'
+import type { QuotaConfig, RatelimitConfig } from './config.ts'
 
 /** What a {@link Ratelimit} limits: the rate of calls, or what is taken from grants of credits. */
 export type Kind = 'rate' | 'credits'
@@ -39,15 +40,31 @@ type GrantedConfig<D extends Database = Database> = Pick<
   Pick<CommonConfig, 'preparedStatements' | 'use' | 'dryRun'> &
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'> &
-  (EitherTable | DurableTable) &
   (Throwing | Degrading) &
-  Pick<Asking, 'thresholds'> &
   Partial<Pick<Recording<D>, 'onEntries'>> & {
     /** The credits, from `Ratelimit.credits`. */
     readonly limiter: Credits
   }
 
 /** Options of the constructor of {@link Ratelimit} for credits in grants. */
-export type CreditsConfig<D extends Database = Database> = GrantedConfig<D> & {
-  readonly [Name in Exclude<keyof RatelimitConfig, keyof GrantedConfig>]?: never
+export type CreditsConfig<D extends Database = Database> = GrantedConfig<D> &
+  (EitherTable | DurableTable) & {
+    readonly [Name in Exclude<keyof RatelimitConfig, TableName | keyof GrantedConfig>]?: never
+  }
+
+/** Options of the constructor of `Quota` for credits in grants. */
+export type CreditQuotaConfig<D extends Database = Database> = GrantedConfig<D> &
+  QuotaTable &
+  Reporting & {
+    readonly [Name in Exclude<keyof QuotaConfig, TableName | 'thresholds' | keyof GrantedConfig>]?: never
+  }
+
+type TableName = 'durable' | 'synchronousCommit'
+
+/** The options of a `Quota` for a limiter of the kind. */
+export type QuotaConfigOf<K extends Kind, D extends Database = Database> = (
+  | QuotaConfig<D>
+  | CreditQuotaConfig<D>
+) & {
+  readonly limiter: LimiterOf<K>
 }

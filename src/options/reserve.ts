@@ -65,6 +65,9 @@ interface Shared extends TxOptions {
 /** Options of `reserve`. */
 export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
 
+/** Options of an estimate without a name on `Ratelimit.credits`. */
+export type PlainCreditReserveOptions = Omit<CreditLimitOptions, 'force'> & Unnamed
+
 /** Options of an estimate on `Ratelimit.credits`. */
 export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> & EitherName
 

@@ -1,7 +1,8 @@
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
-import type { RatelimitConfig } from './config.ts'
-import type { Kind } from './kinds.ts'
-import { type ConfigName, OPTIONS, type Settings } from './table.ts'
+import { ofQuota } from './checks.ts'
+import type { QuotaConfig, RatelimitConfig } from './config.ts'
+import type { CreditQuotaConfig, CreditsConfig, Kind } from './kinds.ts'
+import { type ConfigName, OF_QUOTA, OPTIONS, type Settings } from './table.ts'
 import { checkOption, isBalance } from './validate.ts'
 
 /**
@@ -9,10 +10,11 @@ import { checkOption, isBalance } from './validate.ts'
  *
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION`
  */
-export function settingsOf(given: { readonly [Name in ConfigName]?: unknown }): Settings {
-  checkOptions(given, configNames(Object(given?.limiter).kind))
+export function settingsOf(given: Given, offered: Offered): Settings {
+  checkOptions(given, configNames(Object(given?.limiter).kind, offered.periods))
+  const { durable = offered.durable } = given
   // Credits lack options, which are undefined then.
-  const config = given as RatelimitConfig
+  const config = { ...given, durable } as QuotaConfig
   const values = namesOfAll().map((name) => [name, settingOf(name, config)])
   // The table has every name.
   const settings = Object.fromEntries(values) as Settings
@@ -20,17 +22,27 @@ export function settingsOf(given: { readonly [Name in ConfigName]?: unknown }): 
   return settings
 }
 
-/** The names of the options that a limiter of this kind has. */
-export function configNames(kind: Kind): OptionNames {
+type Given = RatelimitConfig | QuotaConfig | CreditsConfig | CreditQuotaConfig
+
+/** What a class of limiters offers. */
+export interface Offered {
+  /** The default of `durable`. */
+  readonly durable: boolean
+  /** Whether it has what only a `Quota` has: the options for periods that have ended, and names. */
+  readonly periods: boolean
+}
+
+/** The names of the options that a limiter of this kind has, and of those that it has only as a `Quota`. */
+export function configNames(kind: Kind, hasPeriods = false): OptionNames {
   const own = namesOfAll().filter((name) => kind !== 'credits' || OPTIONS[name].credits)
-  return Object.fromEntries(own.map((name) => [name, true]))
+  return Object.fromEntries(own.map((name) => [name, hasPeriods || !OF_QUOTA.includes(name) || ofQuota]))
 }
 
 function namesOfAll(): readonly ConfigName[] {
   return Object.keys(OPTIONS) as ConfigName[]
 }
 
-function settingOf<Name extends ConfigName>(name: Name, config: RatelimitConfig): unknown {
+function settingOf<Name extends ConfigName>(name: Name, config: QuotaConfig): unknown {
   const { isNeeded, byDefault, check } = OPTIONS[name]
   const value = config[name]
   if (value === undefined && !isNeeded) return byDefault
@@ -38,10 +50,7 @@ function settingOf<Name extends ConfigName>(name: Name, config: RatelimitConfig)
   return value
 }
 
-type Combination = readonly [
-  isWrong: (settings: Settings, given: RatelimitConfig) => unknown,
-  message: string,
-]
+type Combination = readonly [isWrong: (settings: Settings, given: QuotaConfig) => unknown, message: string]
 
 /** What cannot be combined, or needs another option. */
 const COMBINATIONS: readonly Combination[] = [

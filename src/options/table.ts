@@ -15,12 +15,12 @@ import {
   upTo,
   wordOf,
 } from './checks.ts'
-import type { RatelimitConfig } from './config.ts'
-import type { CreditsConfig } from './kinds.ts'
+import type { QuotaConfig } from './config.ts'
+import type { CreditQuotaConfig } from './kinds.ts'
 import { checkClock, checkLimiterGiven, checkPrefix } from './validate.ts'
 
 /** The name of an option of the constructor. */
-export type ConfigName = NameOf<RatelimitConfig>
+export type ConfigName = NameOf<QuotaConfig>
 
 /** The options that have a value also where none is given. */
 type Defaulted =
@@ -44,23 +44,24 @@ type Defaulted =
 
 /** The options of a constructor, checked, with their defaults. */
 export type Settings = {
-  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted
-    ? Given<Name>
-    : RatelimitConfig[Name]
+  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted ? Given<Name> : QuotaConfig[Name]
 } & { readonly limiter: Limiter | Credits }
 
-type Given<Name extends ConfigName> = Exclude<RatelimitConfig[Name], undefined>
+type Given<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
 
-/** An option of the constructor. Every limit on a rate has it. */
+/** The options that only a `Quota` has. */
+export const OF_QUOTA: readonly ConfigName[] = ['keepEnded', 'grace', 'thresholds']
+
+/** An option of the constructor. Every limit on a rate has it, if only as a `Quota`. */
 interface Option<Name extends ConfigName> {
   /** Whether credits have it too. */
-  readonly credits: Name extends NameOf<CreditsConfig> ? true : false
+  readonly credits: Name extends NameOf<CreditQuotaConfig> ? true : false
   /** Whether it must be given. */
-  readonly isNeeded: undefined extends RatelimitConfig[Name] ? false : true
+  readonly isNeeded: undefined extends QuotaConfig[Name] ? false : true
   /** Its value where none is given. */
   readonly byDefault: Name extends Defaulted ? Given<Name> : undefined
   /** Throws for a value that it cannot have. */
-  check(value: Given<Name>, name: string, given: RatelimitConfig): void
+  check(value: Given<Name>, name: string, given: QuotaConfig): void
 }
 
 const RATES = { credits: false, isNeeded: false, byDefault: undefined } as const

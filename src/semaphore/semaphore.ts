@@ -8,13 +8,15 @@ import { cleanUp } from '../check/upkeep.ts'
 import { ownError } from '../errors.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { TxOptions } from '../options/calls.ts'
-import { settingsOf } from '../options/settings.ts'
+import { type Offered, settingsOf } from '../options/settings.ts'
 import { checkKey, checkOption } from '../options/validate.ts'
 import { acquire, wantedBy } from './acquire.ts'
 import { type Holder, holdersOf } from './holders.ts'
 import type { Lease, NoLease } from './lease.ts'
 import { ACQUIRE, type AcquireOptions, CONFIG, type SemaphoreConfig } from './options.ts'
 import { checkLimit, lengthOf, type Plan } from './plan.ts'
+
+const OFFERED: Offered = { durable: true, periods: false }
 
 /**
  * A limit on how much runs at once. A key has `limit` slots, and each holder leases one.
@@ -42,10 +44,10 @@ export class Semaphore {
 
   constructor(config: SemaphoreConfig) {
     checkOptions(config, CONFIG)
-    const { limit, lease, durable = true, ...common } = config
+    const { limit, lease, ...common } = config
     this.#plan = { limit: checkLimit(limit), leaseMs: lengthOf(lease) }
     // The checker runs the statements of slots, and decides no call under a limiter of its own.
-    this.#checker = checkerOf(settingsOf({ ...common, durable, limiter: unlimited() }))
+    this.#checker = checkerOf(settingsOf({ ...common, limiter: unlimited() }, OFFERED))
     const { table } = this.#checker.rows.table
     this.prefix = config.prefix
     this.#onUse = watchPrefix(config.db, table, config.prefix, ROWS.slot.columns.join())

@@ -3,7 +3,7 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
-import { closePeriods, reserveAll, spend } from '../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import type { Laid } from './layout.ts'
 
 /** The time of all calls, which makes their answers the same on every server. */
@@ -16,8 +16,8 @@ export interface Call {
   /** A prefix of its own. */
   readonly prefix: string
   /** Two limiters, of different tables. */
-  readonly a: Ratelimit
-  readonly b: Ratelimit
+  readonly a: Quota
+  readonly b: Quota
 }
 
 /** What a test calls and compares. */
@@ -36,8 +36,8 @@ export const limiters: Readonly<Record<string, Limiter>> = {
 export function callOn(laid: Laid, db: Call['db'], limiter: Limiter, prefix: string): Call {
   const { tables, distributed } = laid
   const options = { db, tables, distributed, limiter, clock: () => NOW, cleanupProbability: 0 }
-  const a = new Ratelimit({ ...options, prefix })
-  const b = new Ratelimit({ ...options, prefix, durable: true })
+  const a = new Quota({ ...options, prefix })
+  const b = new Quota({ ...options, prefix, durable: true })
   return { limiter, laid, db, prefix, a, b }
 }
 
@@ -181,7 +181,7 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   cleanup: async ({ a, db, limiter, prefix, laid: { tables, distributed } }) => {
     const past = () => new Date(NOW.getTime() - 90 * 86_400_000)
-    const old = new Ratelimit({
+    const old = new Quota({
       db,
       limiter,
       prefix,
@@ -228,17 +228,14 @@ export const callsOfPeriods: Readonly<Record<string, Run>> = {
   },
 }
 
-async function settled(
-  reserved: Awaited<ReturnType<Ratelimit['reserve']>>,
-  actual: number,
-): Promise<unknown> {
+async function settled(reserved: Awaited<ReturnType<Quota['reserve']>>, actual: number): Promise<unknown> {
   return reserved.success ? reserved.commit(actual) : reserved
 }
 
 async function all(
-  a: Ratelimit,
+  a: Quota,
   one: string,
-  b: Ratelimit,
+  b: Quota,
   other: string,
   rate: number,
   tx?: Parameters<Parameters<Call['db']['transaction']>[0]>[0],
@@ -251,7 +248,7 @@ async function all(
   return { success, results, retryAfter }
 }
 
-async function spent(a: Ratelimit, one: string, b: Ratelimit, other: string, rate: number): Promise<unknown> {
+async function spent(a: Quota, one: string, b: Quota, other: string, rate: number): Promise<unknown> {
   const requests = [
     { ratelimit: a, key: one },
     { ratelimit: b, key: other },

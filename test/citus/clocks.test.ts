@@ -3,7 +3,7 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
-import { closePeriods } from '../../src/quota/index.ts'
+import { closePeriods, Quota } from '../../src/quota/index.ts'
 import { ID_PREFIX } from '../../src/statements/own-prefixes.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
@@ -117,7 +117,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
     })
 
     test('changePlan, of known keys and new ones', async () => {
-      const quota = new Ratelimit({
+      const quota = new Quota({
         ...optionsOf('plan'),
         limiter: limiters['fixed window'],
         durable: true,
@@ -140,7 +140,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
         rollover: { max: 5 },
       })
       const options = { ...optionsOf('rollover'), limiter, durable: true, keepEnded: true } as const
-      const before = new Ratelimit({ ...options, clock: () => new Date(starts - 36 * HOUR_MS) })
+      const before = new Quota({ ...options, clock: () => new Date(starts - 36 * HOUR_MS) })
       await Promise.all(KEYS.map((key) => before.limit(key, { rate: 17 })))
       const { prefix } = options
       await db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, distributed }))

@@ -5,7 +5,7 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
-import { closePeriods, reserveAll, settle, settleExpired, spend } from '../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, settle, settleExpired, spend } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
@@ -59,7 +59,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return [await charge(21), await charge(20), await a.getRemaining('k0'), await b.getRemaining('k1')]
   },
   'grant, spend and reset of a balance': async (placed) => {
-    const credits = new Ratelimit({ ...optionsOf(placed), limiter: Ratelimit.balance(), durable: true })
+    const credits = new Quota({ ...optionsOf(placed), limiter: Ratelimit.balance(), durable: true })
     return [
       await credits.grant('k', 7),
       await credits.limit('k', { rate: 5 }),
@@ -125,8 +125,8 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return [passed, (await leased.getRemaining('k')).used]
   },
   'a rollover': async (placed) => {
-    const first = new Ratelimit({ ...optionsOf(placed), limiter: rolling, durable: true })
-    const second = new Ratelimit({ ...optionsOf(placed, later), limiter: rolling, durable: true })
+    const first = new Quota({ ...optionsOf(placed), limiter: rolling, durable: true })
+    const second = new Quota({ ...optionsOf(placed, later), limiter: rolling, durable: true })
     return [
       await first.limit('k', { rate: 4 }),
       await second.getRemaining('k'),
@@ -137,7 +137,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
   'a rollover, handed out': async (placed) => {
     const { db, laid, prefix } = placed
     const quota = { limiter: rolling, durable: true, keepEnded: true } as const
-    const first = new Ratelimit({ ...optionsOf(placed), ...quota })
+    const first = new Quota({ ...optionsOf(placed), ...quota })
     await Promise.all(keys.map((key) => first.limit(key, { rate: 17 })))
     const closed = await outcomeOf(() =>
       db.transaction((tx) =>
@@ -147,11 +147,11 @@ export const ownCalls: Readonly<Record<string, Run>> = {
         }),
       ),
     )
-    const second = new Ratelimit({ ...optionsOf(placed, later), ...quota })
+    const second = new Quota({ ...optionsOf(placed, later), ...quota })
     return [closed, await second.getRemainingAll(keys)]
   },
   'a change of the plan': async (placed) => {
-    const quota = new Ratelimit({
+    const quota = new Quota({
       ...{ ...optionsOf(placed), limiter: monthly },
       ...{ durable: true, keepEnded: true },
     })
@@ -163,7 +163,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     ]
   },
   'reserve with an id, settled by other processes': async (placed) => {
-    const quotaAt = () => new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    const quotaAt = () => new Quota({ ...optionsOf(placed), limiter: monthly, durable: true })
     const answers = []
     for (const [place, actual] of [0, 2, 3, 8].entries()) {
       const key = `k${place}`
@@ -176,8 +176,8 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return [answers, await quotaAt().getRemainingAll(keys)]
   },
   'a name over shards': async (placed) => {
-    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
-    const bucket = new Ratelimit({
+    const quota = new Quota({ ...optionsOf(placed), limiter: monthly, durable: true })
+    const bucket = new Quota({
       ...{ ...optionsOf(placed), prefix: `${placed.prefix} bucket`, durable: true },
       limiter: Ratelimit.tokenBucket(5, '10s', 20),
     })
@@ -195,9 +195,9 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return [reserved.results, settled, spent.results, settledSpent]
   },
   settleExpired: async (placed) => {
-    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    const quota = new Quota({ ...optionsOf(placed), limiter: monthly, durable: true })
     for (const key of keys) await quota.reserve(key, { rate: 3, id: 'job', expires: '1h' })
-    const after = new Ratelimit({ ...optionsOf(placed, AN_HOUR_LATER), limiter: monthly, durable: true })
+    const after = new Quota({ ...optionsOf(placed, AN_HOUR_LATER), limiter: monthly, durable: true })
     const ended = await outcomeOf(() =>
       placed.db.transaction((tx) => settleExpired(tx, { ratelimit: after, as: 'release' })),
     )

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // What holds whatever runs at the same time, and whatever the clocks of the servers say.
@@ -16,7 +17,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
     return db
   }
   const limiterAt = (url: string | undefined, prefix: string, tokens: number, durable = false) =>
-    new Ratelimit({
+    new Quota({
       ...{ db: databaseAt(url), tables, distributed, prefix, durable },
       limiter: Ratelimit.fixedWindow(tokens, '1h'),
     })
@@ -33,7 +34,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
 
   test('one key, with resets of others and sweeps: never over', async () => {
     const limits = servers.map((url) => limiterAt(url, 'one', 50))
-    const asked = Array.from({ length: 300 }, (_, i) => (limits[i % limits.length] as Ratelimit).limit('k'))
+    const asked = Array.from({ length: 300 }, (_, i) => (limits[i % limits.length] as Quota).limit('k'))
     const swept = limits.map((one) => one.cleanup())
     expect((await Promise.all(asked)).filter(({ success }) => success)).toHaveLength(50)
     await Promise.all(swept)

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type EndedPeriod, Ratelimit } from '../../src/index.ts'
+import type { EndedPeriod } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -13,7 +14,7 @@ test('calls and changes of the plan at once: each unit is in one period', async 
   const quotas = Array.from({ length: 8 }, () => {
     const { db } = database.connect(1)
     const config = { db, limiter: plans[0], prefix: 'changes', clock: clock.now } as const
-    return new Ratelimit({ timeout: false, ...config, keepEnded: true })
+    return new Quota({ durable: false, timeout: false, ...config, keepEnded: true })
   })
   const ended: EndedPeriod[] = []
   let used = 0
@@ -34,7 +35,7 @@ test('calls and changes of the plan at once: each unit is in one period', async 
       }
     }),
   )
-  const [quota] = quotas as [Ratelimit]
+  const [quota] = quotas as [Quota]
   const left = await quota.getRemaining('key', { limiter: plans[1] })
   expect(ended.reduce((sum, period) => sum + period.used, left.used)).toBe(used)
   expect(ended.length).toBeGreaterThan(5)
@@ -43,7 +44,14 @@ test('calls and changes of the plan at once: each unit is in one period', async 
 test('the period ends when the row is free, so it holds all that was charged before', async () => {
   const [month, year] = [calendarWindow(100, 'month'), calendarWindow(100, 'year')]
   const { db } = database.connect(1)
-  const quota = new Ratelimit({ timeout: false, db, limiter: month, prefix: 'held', keepEnded: true })
+  const quota = new Quota({
+    durable: false,
+    timeout: false,
+    db,
+    limiter: month,
+    prefix: 'held',
+    keepEnded: true,
+  })
   await quota.limit('key')
   const holder = await database.client()
   await holder.query('begin')

@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../support/ledger.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -19,7 +20,7 @@ test('the entries that are committed add up to what each grant has used, and to 
   const prefix = 'credit entries'
   const all = dbs.map(
     (db) =>
-      new Ratelimit({
+      new Quota({
         ...{ db, prefix, limiter: Ratelimit.credits(), durable: true, cleanupProbability: 0 },
         onEntries: (tx, entries) => writeEntries(tx as never, entries),
       }),

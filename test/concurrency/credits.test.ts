@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -15,8 +16,8 @@ function range(length: number): readonly number[] {
 function creditsOn(prefix: string, processes: number, dryRun = false) {
   const options = { limiter: Ratelimit.credits(), prefix, durable: true, timeout: false, dryRun } as const
   const pools = range(processes).map(() => database.connect(1).db)
-  const own = new Ratelimit({ db: database.db, ...options })
-  return { own, pools, others: pools.map((db) => new Ratelimit({ db, ...options })) }
+  const own = new Quota({ db: database.db, ...options })
+  return { own, pools, others: pools.map((db) => new Quota({ db, ...options })) }
 }
 
 test('32 callers use up three grants of different ends exactly, in their order', async () => {
@@ -158,13 +159,13 @@ test('with rollbacks in between, one committed call says that little is left, on
   const pools = range(12).map(() => database.connect(1).db)
   const common = { prefix: 'low', durable: true, timeout: false } as const
   const options = { ...common, limiter: Ratelimit.credits(), thresholds: [LOW] } as const
-  const own = new Ratelimit({ db: database.db, ...options })
+  const own = new Quota({ db: database.db, ...options })
   for (const round of range(3)) {
     // Two grants that both pay for some calls.
     for (const part of [1, 2]) await own.grant('org', 60, { id: `${round} ${part}`, priority: part })
     const told = await Promise.all(
       pools.map(async (db, process) => {
-        const credits = new Ratelimit({ db, ...options })
+        const credits = new Quota({ db, ...options })
         let times = 0
         for (const turn of range(8)) {
           const isLost = (process + turn) % 3 === 0
@@ -204,7 +205,7 @@ test('a grant that commits while calls wait is not missed', async () => {
 })
 
 test('calls of many keys at once share statements, also those that pay a debt or make one', async () => {
-  const credits = new Ratelimit({
+  const credits = new Quota({
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix: 'keys', durable: true },
     cleanupProbability: 0,
   })

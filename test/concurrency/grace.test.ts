@@ -7,7 +7,7 @@ import {
   Ratelimit,
   type Reservation,
 } from '../../src/index.ts'
-import { type ClosedPeriod, closePeriods, reserveAll } from '../../src/quota/index.ts'
+import { type ClosedPeriod, closePeriods, Quota, reserveAll } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -26,8 +26,8 @@ test('late costs, calls of the new period and closings at once bill each period 
     ReturnType<typeof database.connect>,
   ]
   const [settling, calling] = [one, other].map(
-    ({ db }) => new Ratelimit({ timeout: false, ...config, db }),
-  ) as [Ratelimit, Ratelimit]
+    ({ db }) => new Quota({ durable: false, timeout: false, ...config, db }),
+  ) as [Quota, Quota]
   const billed = new Map<string, number>()
   const add = (key: string, period: EndedPeriod | undefined) => {
     if (period?.end === END) billed.set(key, (billed.get(key) ?? 0) + period.used)
@@ -79,7 +79,7 @@ const CASES = [false, true].flatMap((isList) =>
 async function estimate(
   { isList, how, cost }: (typeof CASES)[number],
   db: Database,
-  ...quotas: readonly [Ratelimit, Ratelimit]
+  ...quotas: readonly [Quota, Quota]
 ) {
   const naming = how === 'by name' ? ({ id: 'job', expires: '1h' } as const) : {}
   const [first] = quotas
@@ -105,8 +105,8 @@ test.each(CASES)(
     const common = { db, limiter, timeout: false, cleanupProbability: 0 } as const
     const [prefix, other] = [0, 1].map((place) => `${what} ${how} ${cost} ${place}`) as [string, string]
     const quotas = [prefix, other].map(
-      (own) => new Ratelimit({ ...common, prefix: own, keepEnded: true, grace: '1h' }),
-    ) as [Ratelimit, Ratelimit]
+      (own) => new Quota({ durable: false, ...common, prefix: own, keepEnded: true, grace: '1h' }),
+    ) as [Quota, Quota]
     const { settle, end } = await estimate(each, db, ...quotas)
     const blocker = await database.client()
     await blocker.query('begin')
@@ -137,7 +137,7 @@ test.each(CASES)(
     const common = { db, limiter, timeout: false, cleanupProbability: 0 } as const
     const at = (place: number, ms: number) => {
       const own = { prefix: `next ${what} ${how} ${cost} ${place}`, clock: new TestClock(ms).now }
-      return new Ratelimit({ ...common, ...own, keepEnded: true, grace: '1h' })
+      return new Quota({ durable: false, ...common, ...own, keepEnded: true, grace: '1h' })
     }
     const [later, other] = [at(0, END), at(1, END - 1)]
     const { settle } = await estimate(each, db, at(0, END - 1), other)
@@ -159,7 +159,14 @@ test('a list that is too late in a transaction keeps no lock of a later row befo
   const clock = new TestClock()
   const common = { db, limiter: Ratelimit.fixedWindow(10, '1h'), timeout: false, clock: clock.now } as const
   const requests = ['first', 'second'].map((prefix) => ({
-    ratelimit: new Ratelimit({ ...common, prefix, cleanupProbability: 0, keepEnded: true, grace: '1h' }),
+    ratelimit: new Quota({
+      durable: false,
+      ...common,
+      prefix,
+      cleanupProbability: 0,
+      keepEnded: true,
+      grace: '1h',
+    }),
     key: 'key',
     rate: 6,
   }))

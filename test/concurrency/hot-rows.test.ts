@@ -2,6 +2,7 @@ import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -35,7 +36,7 @@ async function world(algorithm: string, limit: number, options: { readonly thres
   const clock = new TestClock()
   const { db, statements } = watch(database.db)
   const of = (prefix: string, limiter: Limiter, more: object = {}) =>
-    new Ratelimit({
+    new Quota({
       ...{ db, limiter, prefix: `${prefix} ${worlds}`, clock: clock.now, durable: true, timeout: false },
       ...{ cleanupProbability: 0, ...more },
     })
@@ -194,7 +195,14 @@ test('processes that meet on one row lose nothing', async () => {
   const clock = new TestClock()
   const processes = range(4).map(() => {
     const of = (prefix: string, limiter: Limiter) =>
-      new Ratelimit({ db: database.connect(3).db, limiter, prefix, clock: clock.now, timeout: false })
+      new Quota({
+        durable: false,
+        db: database.connect(3).db,
+        limiter,
+        prefix,
+        clock: clock.now,
+        timeout: false,
+      })
     return { everybody: of('everybody', Ratelimit.fixedWindow(300, '1d')) }
   })
   const [first] = processes as [(typeof processes)[number]]

@@ -1,6 +1,13 @@
 import { beforeAll, expect, test } from 'vitest'
-import { type LimitResult, limitAll, Ratelimit, RatelimitError, type Threshold } from '../../src/index.ts'
-import { openReservations, settle, settleExpired, spend } from '../../src/quota/index.ts'
+import { type LimitResult, limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import {
+  openReservations,
+  Quota,
+  settle,
+  settleExpired,
+  spend,
+  type Threshold,
+} from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -25,13 +32,13 @@ function processes(name: string, thresholds: readonly Threshold[] = []) {
   const common = { clock: clock.now, cleanupProbability: 0, durable: true }
   const all = dbs.map((db) => {
     // The names sort differently from the order of the requests.
-    const month = new Ratelimit({
+    const month = new Quota({
       ...common,
       db,
       limiter: Ratelimit.fixedWindow(100, '1d'),
       prefix: `z ${name}`,
     })
-    const credits = new Ratelimit({
+    const credits = new Quota({
       ...{ ...common, db, limiter: Ratelimit.credits(), prefix: `a ${name}`, thresholds },
     })
     const of = (key: string) =>

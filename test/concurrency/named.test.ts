@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
-import { settleExpired } from '../../src/quota/index.ts'
+import { Quota, settleExpired } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -29,7 +29,15 @@ function processes(count: number, prefix: string, limiter = Ratelimit.fixedWindo
     const db = dbs[i % dbs.length] as Db
     return {
       db,
-      quota: new Ratelimit({ timeout: false, db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }),
+      quota: new Quota({
+        durable: false,
+        timeout: false,
+        db,
+        limiter,
+        prefix,
+        clock: clock.now,
+        cleanupProbability: 0,
+      }),
     }
   })
 }
@@ -134,8 +142,8 @@ test('a settlement whose answer is lost is tried again, and settled once', async
     },
   }
   const config = { limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'lost', cleanupProbability: 0 }
-  const quota = new Ratelimit({ timeout: false, ...config, db })
-  const unlucky = new Ratelimit({ timeout: false, ...config, db: broken })
+  const quota = new Quota({ durable: false, timeout: false, ...config, db })
+  const unlucky = new Quota({ durable: false, timeout: false, ...config, db: broken })
   const name = { key: 'key', id: 'job' }
   const open = { rate: 100, id: 'job', expires: '10m' } as const
   await quota.limit('key')
@@ -153,7 +161,7 @@ test('a settlement whose answer is lost is tried again, and settled once', async
       return answer
     },
   }
-  const late = new Ratelimit({ timeout: false, ...config, db: later })
+  const late = new Quota({ durable: false, timeout: false, ...config, db: later })
   await expect(late.settle(name, 30)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   expect(await late.settle(name, 30)).toMatchObject({ repeated: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 31 })
@@ -163,13 +171,13 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
   const clock = new TestClock()
   const limits = dbs.map(
     (db) =>
-      new Ratelimit({
+      new Quota({
         timeout: false,
         ...{ db, limiter: Ratelimit.balance(), prefix: 'race', durable: true, clock: clock.now },
         cleanupProbability: 0,
       }),
   )
-  const [quota] = limits as [Ratelimit]
+  const [quota] = limits as [Quota]
   const names = range(60).map((i) => ({ key: `key ${i % 3}`, id: `job ${i}` }))
   for (const key of ['key 0', 'key 1', 'key 2']) await quota.grant(key, 1000)
   for (const { key, id } of names) await quota.reserve(key, { rate: 10, id, expires: '1m' })
@@ -208,8 +216,10 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
 test('settleExpired skips what an open transaction settles, and finds it after its connection is killed', async () => {
   const clock = new TestClock()
   const config = { limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'killed', clock: clock.now }
-  const quotas = dbs.map((db) => new Ratelimit({ timeout: false, ...config, db, cleanupProbability: 0 }))
-  const [one, two] = quotas as [Ratelimit, Ratelimit]
+  const quotas = dbs.map(
+    (db) => new Quota({ durable: false, timeout: false, ...config, db, cleanupProbability: 0 }),
+  )
+  const [one, two] = quotas as [Quota, Quota]
   const [db, other] = dbs as [Db, Db]
   for (const id of ['held', 'free']) await one.reserve(id, { rate: 10, id, expires: '1m' })
   clock.advance(60_000)

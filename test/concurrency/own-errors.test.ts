@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
-import { reserveAll, settle, spend } from '../../src/quota/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -33,8 +33,8 @@ function limitsOf(db: Database) {
   const common = { db, durable: true, timeout: false, cleanupProbability: 0 } as const
   const [plain, credits] = [Ratelimit.fixedWindow(100, '1d'), Ratelimit.credits()]
   return [
-    new Ratelimit({ ...common, prefix: `plain ${++prefixes}`, limiter: plain }),
-    new Ratelimit({ ...common, prefix: `credits ${prefixes}`, limiter: credits }),
+    new Quota({ ...common, prefix: `plain ${++prefixes}`, limiter: plain }),
+    new Quota({ ...common, prefix: `credits ${prefixes}`, limiter: credits }),
   ] as const
 }
 

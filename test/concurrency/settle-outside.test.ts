@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
-import { reserveAll, settle, spend } from '../../src/quota/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 
 // An estimate that was charged in a transaction, and is settled without it.
@@ -15,8 +15,8 @@ beforeAll(() => {
 })
 
 interface Limits {
-  readonly quota: Ratelimit
-  readonly credits: Ratelimit<'credits'>
+  readonly quota: Quota
+  readonly credits: Quota<'credits'>
 }
 
 type Settle = (actual: number, tx?: Database) => Promise<unknown>
@@ -94,8 +94,12 @@ describe.each(kinds)('%s', (name, kind) => {
   async function limitsOf(what: string, used: number) {
     const prefix = `${what} ${name}`
     const common = { db, durable: true, cleanupProbability: 0, timeout: false } as const
-    const quota = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix })
-    const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix: `${prefix}, credits` })
+    const quota = new Quota({ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix })
+    const credits = new Quota({
+      ...common,
+      limiter: Ratelimit.credits(),
+      prefix: `${prefix}, credits`,
+    })
     await credits.grant('key', 100, { id: 'grant' })
     if (used > 0)
       await Promise.all([quota.limit('key', { rate: used }), credits.limit('key', { rate: used })])
@@ -161,7 +165,7 @@ describe.each(kinds)('%s', (name, kind) => {
 test('a name that was taken before is not settled outside of a transaction that holds its rows', async () => {
   const prefix = 'held by a repeat'
   const limiter = Ratelimit.fixedWindow(100, '1h')
-  const quota = new Ratelimit({ timeout: false, db, limiter, prefix, cleanupProbability: 0 })
+  const quota = new Quota({ durable: false, timeout: false, db, limiter, prefix, cleanupProbability: 0 })
   await quota.reserve('key', { rate: 5, ...named })
   let repeated: Awaited<ReturnType<typeof quota.reserve>> | undefined
   await db

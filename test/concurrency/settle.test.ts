@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -13,11 +14,11 @@ const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 const common = { limiter, clock: new TestClock().now, cleanupProbability: 0, timeout: false } as const
 
-let processes: { db: typeof database.db; quota: Ratelimit }[]
+let processes: { db: typeof database.db; quota: Quota }[]
 beforeAll(() => {
   processes = Array.from({ length: SETTLERS }, () => {
     const { db } = database.connect(2)
-    return { db, quota: new Ratelimit({ ...common, db, prefix: 'settled' }) }
+    return { db, quota: new Quota({ durable: false, ...common, db, prefix: 'settled' }) }
   })
 })
 

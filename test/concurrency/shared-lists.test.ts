@@ -2,7 +2,7 @@ import { block } from 'drizzle-ratelimit/lockout'
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
-import { reserveAll, spend } from '../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -190,7 +190,7 @@ test('of equal lists as many are granted as fit, and each denial has the time to
 test('a crossed threshold and an ended period are reported once', async () => {
   let now = Date.UTC(2026, 5, 30, 12)
   const options = { db: database.db, cleanupProbability: 0, clock: () => new Date(now), durable: true }
-  const month = new Ratelimit({
+  const month = new Quota({
     timeout: false,
     ...options,
     limiter: calendarWindow(100, 'month'),

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
-import { reserveAll, settleExpired, spend } from '../../src/quota/index.ts'
+import { Quota, reserveAll, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -18,10 +18,10 @@ afterEach(async () => {
   for (const holder of holders.splice(0)) await holder.query('rollback')
 })
 
-function limitOn(prefix: string, db: Db | undefined = dbs[0], limit = 10): Ratelimit {
+function limitOn(prefix: string, db: Db | undefined = dbs[0], limit = 10): Quota {
   if (!db) throw new Error('There is no such database.')
   const limiter = Ratelimit.fixedWindow(limit, '1h')
-  return new Ratelimit({ timeout: false, db, limiter, prefix, durable: true, cleanupProbability: 0 })
+  return new Quota({ timeout: false, db, limiter, prefix, durable: true, cleanupProbability: 0 })
 }
 
 /** Holds the rows whose prefixes end so until the answer is there, or the call waits for them. */
@@ -44,15 +44,14 @@ const named = { id: 'job', expires: '1h' } as const
 const once = { id: 'event', for: '1h' } as const
 
 /** A call for one limit that uses up its name or its id, and takes the whole limit. */
-const calls: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = {
-  'a reservation': (quota: Ratelimit) => quota.reserve('key', { rate: 10, ...named }),
-  'a call with once': (quota: Ratelimit) => quota.limit('key', { rate: 10, once }),
-  'an estimate with once': (quota: Ratelimit) => quota.reserve('key', { rate: 10, once }),
-  'a list with once': (ratelimit: Ratelimit) => limitAll([{ ratelimit, key: 'key', rate: 10 }], { once }),
-  'a list of reservations': (ratelimit: Ratelimit) =>
-    reserveAll([{ ratelimit, key: 'key', rate: 10 }], named),
-  'a cost with a name': (ratelimit: Ratelimit) => spend([{ ratelimit, key: 'key' }], { rate: 10, ...named }),
-  'a cost with once': (ratelimit: Ratelimit) => spend([{ ratelimit, key: 'key' }], { rate: 10, once }),
+const calls: Readonly<Record<string, (quota: Quota) => Promise<unknown>>> = {
+  'a reservation': (quota: Quota) => quota.reserve('key', { rate: 10, ...named }),
+  'a call with once': (quota: Quota) => quota.limit('key', { rate: 10, once }),
+  'an estimate with once': (quota: Quota) => quota.reserve('key', { rate: 10, once }),
+  'a list with once': (ratelimit: Quota) => limitAll([{ ratelimit, key: 'key', rate: 10 }], { once }),
+  'a list of reservations': (ratelimit: Quota) => reserveAll([{ ratelimit, key: 'key', rate: 10 }], named),
+  'a cost with a name': (ratelimit: Quota) => spend([{ ratelimit, key: 'key' }], { rate: 10, ...named }),
+  'a cost with once': (ratelimit: Quota) => spend([{ ratelimit, key: 'key' }], { rate: 10, once }),
 }
 
 describe.each(Object.entries(calls))('%s that comes again, and nothing is left', (name, call) => {
@@ -85,7 +84,7 @@ describe.each(Object.entries(calls))('%s that comes again, and nothing is left',
     const prefix = `again in ${name}`
     expect(await call(limitOn(prefix))).toMatchObject({ success: true })
     const again = await whileHeld(prefix, async () =>
-      dbs[1]?.transaction((tx) => call(new Ratelimit({ timeout: false, ...configOf(prefix), db: tx }))),
+      dbs[1]?.transaction((tx) => call(new Quota({ timeout: false, ...configOf(prefix), db: tx }))),
     )
     expect(again).toMatchObject({ success: true, repeated: true })
   })
@@ -126,7 +125,7 @@ test('many calls that share a statement come again while others hold some of the
   const prefix = 'many'
   const [first, other] = [limitOn(prefix), limitOn(prefix, dbs[1])]
   const names = Array.from({ length: 20 }, (_, i) => ({ key: `key ${i % 5}`, id: `job ${i}` }))
-  const all = (quota: Ratelimit) =>
+  const all = (quota: Quota) =>
     Promise.all(names.map(({ key, id }) => quota.reserve(key, { rate: 2, id, expires: '1h' })))
   for (const key of new Set(names.map(({ key }) => key))) await first.limit(key, { rate: 2 })
   expect((await all(first)).every(({ success }) => success)).toBe(true)
@@ -136,10 +135,9 @@ test('many calls that share a statement come again while others hold some of the
 
 test('credits: a call with once that takes the rest comes again while others hold its row', async () => {
   const [one, two] = dbs.map(
-    (db) =>
-      new Ratelimit({ timeout: false, db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
-  ) as [Ratelimit<'credits'>, Ratelimit<'credits'>]
-  const list = (credits: Ratelimit<'credits'>, db: Db | undefined) =>
+    (db) => new Quota({ timeout: false, db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
+  ) as [Quota<'credits'>, Quota<'credits'>]
+  const list = (credits: Quota<'credits'>, db: Db | undefined) =>
     limitAll(
       [
         { ratelimit: credits, key: 'key', rate: 5 },
@@ -166,10 +164,10 @@ test.each([1, 2])(
     const clock = new TestClock()
     const prefixes = Array.from({ length: count }, (_, i) => `${i} swept ${count}`)
     const on = (db: Db) =>
-      prefixes.map((prefix) => new Ratelimit({ timeout: false, ...configOf(prefix), db, clock: clock.now }))
+      prefixes.map((prefix) => new Quota({ timeout: false, ...configOf(prefix), db, clock: clock.now }))
     const all = dbs.map((db) => ({ db, limits: on(db) }))
     const names = Array.from({ length: 10 }, (_, i) => `job ${i}`)
-    const reserve = (limits: readonly Ratelimit[], id: string) =>
+    const reserve = (limits: readonly Quota[], id: string) =>
       reserveAll(
         limits.map((ratelimit) => ({ ratelimit, key: 'key' })),
         { id, expires: '1m' },

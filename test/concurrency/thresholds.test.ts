@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type LimitResult, limitAll, Ratelimit, type Threshold } from '../../src/index.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
+import { Quota, type Threshold } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -21,10 +22,11 @@ beforeAll(() => {
 /**
  * Limiters that share nothing but the tables, each with a connection of its own, as separate processes would.
  */
-function processes(prefix: string, clock: TestClock): Ratelimit[] {
+function processes(prefix: string, clock: TestClock): Quota[] {
   return connections.map(
     ({ db }) =>
-      new Ratelimit({
+      new Quota({
+        durable: false,
         timeout: false,
         ...{ db, limiter: calendarWindow(TOKENS, 'month'), prefix, clock: clock.now },
         ...{ thresholds: THRESHOLDS, cleanupProbability: 0 },
@@ -141,13 +143,14 @@ test('credits report each threshold once after each grant, while estimates and r
   const low: Threshold[] = [{ left: 100 }, { left: 20 }]
   const all = connections.map(
     ({ db }) =>
-      new Ratelimit({
+      new Quota({
+        durable: false,
         timeout: false,
         ...{ db, limiter: Ratelimit.balance(), prefix: 'credits', clock: clock.now },
         ...{ thresholds: low, cleanupProbability: 0 },
       }),
   )
-  const [first] = all as [Ratelimit]
+  const [first] = all as [Quota]
   for (let round = 0; round < 2; round++) {
     for (const key of KEYS) await first.grant(key, TOKENS)
     const told = new Told()

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
-import { spend } from '../../src/quota/index.ts'
+import { Quota, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { waitingForLocks } from '../support/locks.ts'
 import { errorOf, limiter, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
@@ -24,11 +24,11 @@ type Call = () => PromiseLike<unknown>
 type Ready = (db: Database, prefix: string) => Promise<Call>
 
 const windowOn = (db: Database, prefix: string, config: object = {}) =>
-  new Ratelimit({ db, limiter, prefix, cleanupProbability: 0, timeout: TIMEOUT_MS, ...config })
+  new Quota({ db, limiter, prefix, cleanupProbability: 0, timeout: TIMEOUT_MS, durable: false, ...config })
 
 /** A call on a limit whose row exists. */
 const onRow =
-  (callOn: (ratelimit: Ratelimit) => PromiseLike<unknown>, config: object = {}): Ready =>
+  (callOn: (ratelimit: Quota) => PromiseLike<unknown>, config: object = {}): Ready =>
   async (db, prefix) => {
     const ratelimit = windowOn(db, prefix, config)
     await ratelimit.limit(SECRET)
@@ -63,7 +63,7 @@ const calls: Readonly<Record<string, Ready>> = {
   },
   spend: onRow((ratelimit) => spend([{ ratelimit, key: SECRET }], { rate: 2 })),
   credits: async (db, prefix) => {
-    const credits = new Ratelimit({
+    const credits = new Quota({
       ...{ db, prefix, limiter: Ratelimit.credits(), cleanupProbability: 0, timeout: TIMEOUT_MS },
     })
     await credits.grant(SECRET, 10, { id: 'first' })

@@ -10,6 +10,7 @@ import {
   RatelimitError,
   type RatelimitErrorCode,
 } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import type { TestDatabase } from '../support/databases.ts'
 import { tell } from '../support/happened.ts'
 import { FaultyProxy } from '../support/proxy.ts'
@@ -111,8 +112,8 @@ export async function endPools(): Promise<void> {
   await Promise.race([Promise.all(ends), new Promise((resolve) => setTimeout(resolve, 2000))])
 }
 
-export function limiterOn({ db }: Pick<Pool, 'db'>, prefix: string, durable = false): Ratelimit {
-  return new Ratelimit({ db, limiter, prefix, durable, cleanupProbability: 0 })
+export function limiterOn({ db }: Pick<Pool, 'db'>, prefix: string, durable = false): Quota {
+  return new Quota({ db, limiter, prefix, durable, cleanupProbability: 0 })
 }
 
 /** Two ways to take one unit of a key. */

@@ -1,7 +1,8 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
+import { type Entry, limitAll } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
@@ -31,9 +32,9 @@ const RECORDED = { onEntries }
 /** A month of 100 units, and what is used of it. */
 function monthOn({ db }: Pool, config: object = {}) {
   const common = { limiter: calendarWindow(100, 'month'), prefix: newPrefix('own'), cleanupProbability: 0 }
-  const month = new Ratelimit({ ...common, ...config, db })
+  const month = new Quota({ ...common, ...config, db })
   const used = async (at: object = {}) => {
-    const direct = new Ratelimit({ ...common, ...at, db: database.db })
+    const direct = new Quota({ ...common, ...at, db: database.db })
     return (await direct.getRemaining(SECRET)).used
   }
   return { month, used }

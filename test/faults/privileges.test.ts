@@ -5,7 +5,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { checkTables, limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
-import { closePeriods, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
@@ -42,8 +42,8 @@ async function openAs(privileges: readonly Privilege[]): Promise<Pool> {
   return openPool(other.href)
 }
 
-function make({ db }: Pool, durable: boolean): Ratelimit {
-  return new Ratelimit({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
+function make({ db }: Pool, durable: boolean): Quota {
+  return new Quota({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
 }
 
 /** Prepaid credits of the role's. */
@@ -52,7 +52,7 @@ function creditsOf({ db }: Pool): Ratelimit {
 }
 
 /** A key that has a row, and one that has none. */
-function requestsOf(ratelimit: Ratelimit): SpendRequest[] {
+function requestsOf(ratelimit: Quota): SpendRequest[] {
   return ['known', randomUUID()].map((key) => ({ ratelimit, key }))
 }
 
@@ -60,10 +60,9 @@ const slotsOn = (db: Pool['db']) =>
   new Semaphore({ db, limit: 9, lease: '1m', prefix: 'slots', cleanupProbability: 0 })
 
 /** What each method needs of the tables: the list in docs/guarantees.md. */
-const methods: Record<
-  string,
-  [readonly Privilege[], (ratelimit: Ratelimit, opened: Pool) => Promise<unknown>]
-> = {
+type Method = [readonly Privilege[], (ratelimit: Quota, opened: Pool) => Promise<unknown>]
+
+const methods: Record<string, Method> = {
   limit: [
     ['select', 'insert', 'update'],
     async (ratelimit) => {

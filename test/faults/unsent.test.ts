@@ -6,6 +6,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
@@ -157,9 +158,11 @@ const ways: Record<string, Open> = {
     return { call: () => reserved.commit(2), left }
   },
   'a settlement': async (db, timeout) => {
-    const { ratelimit, left } = windowOn(db, { timeout })
-    await ratelimit.reserve(SECRET, { rate: 5, id: 'job', expires: '1h' })
-    return { call: () => ratelimit.settle({ key: SECRET, id: 'job' }, 2), left }
+    const common = { ...direct, prefix: newPrefix('unsent'), timeout, durable: false } as const
+    const left = async () => (await new Quota({ ...common, db: database.db }).getRemaining(SECRET)).remaining
+    const quota = new Quota({ ...common, db })
+    await quota.reserve(SECRET, { rate: 5, id: 'job', expires: '1h' })
+    return { call: () => quota.settle({ key: SECRET, id: 'job' }, 2), left }
   },
   schedule: async (db, timeout) => {
     const [prefix, refilled] = [newPrefix('unsent'), Ratelimit.gcra(10, '1h')]
@@ -169,7 +172,7 @@ const ways: Record<string, Open> = {
   },
   credits: async (db, timeout) => {
     const [prefix, limiter] = [newPrefix('unsent'), Ratelimit.credits()]
-    const on = (own: Database) => new Ratelimit({ db: own, prefix, limiter, durable: true, timeout })
+    const on = (own: Database) => new Quota({ db: own, prefix, limiter, durable: true, timeout })
     await on(db).grant(SECRET, 10, { id: 'grant', expires: new Date(Date.now() + 3_600_000) })
     const left = async () => (await on(database.db).getRemaining(SECRET)).remaining
     return { call: () => on(db).limit(SECRET, { rate: 4 }), left }

@@ -1,5 +1,6 @@
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
+import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { Quota, type QuotaConfig } from '../../src/quota/index.ts'
 import { TestClock } from './clock.ts'
 import { hasServer, type TestDatabase } from './databases.ts'
 import { type Example, examples, type Plan } from './limits.ts'
@@ -46,13 +47,13 @@ export const TEN: Record<TenName, Limiter> = {
 }
 
 /** A quota with a prefix and a clock of its own. */
-type WithoutLease = Extract<RatelimitConfig, { readonly lease?: never }>
+type WithoutLease = Extract<QuotaConfig, { readonly lease?: never }>
 
 export interface QuotaUnderTest {
   readonly clock: TestClock
   readonly prefix: string
   readonly config: WithoutLease
-  readonly quota: Ratelimit
+  readonly quota: Quota
   /** With the version of each row, so that even writing the same again would show. */
   rows(): Promise<Record<string, unknown>[]>
 }
@@ -62,12 +63,12 @@ let prefixes = 0
 export function quotaOn(
   database: TestDatabase,
   limiter: Limiter,
-  options: Partial<RatelimitConfig> = {},
+  options: Partial<QuotaConfig> = {},
 ): QuotaUnderTest {
   const clock = new TestClock()
   const prefix = `quota ${prefixes++}`
   const config = {
-    ...{ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 },
+    ...{ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0, durable: false },
     ...options,
   } as WithoutLease
   const rows = () =>
@@ -75,7 +76,7 @@ export function quotaOn(
       `select xmin::text, ctid::text, to_jsonb(stored) as stored from rate_limit_ephemeral stored where prefix = $1`,
       [prefix],
     )
-  return { clock, prefix, config, quota: new Ratelimit(config), rows }
+  return { clock, prefix, config, quota: new Quota(config), rows }
 }
 
 /** Thrown to roll a transaction back. The transaction rejects with it. */

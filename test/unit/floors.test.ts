@@ -15,7 +15,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/options'],
   ['src/answers'],
   ['src/check', 'src/leases'],
-  ['src/several', 'src/usage'],
+  ['src/several'],
   ['src/reservations', 'src/credits'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],

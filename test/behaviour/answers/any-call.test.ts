@@ -47,7 +47,8 @@ const all: Untyped = { ...Ratelimit, limitAll, ...quota }
 
 function ours(config: object = {}): Untyped {
   const limiter = Ratelimit.slidingWindow(5, '1s')
-  return new Ratelimit({ db: database.db, limiter, prefix: PREFIX, timeout: TIMEOUT_MS, ...config })
+  const own = { db: database.db, limiter, prefix: PREFIX, timeout: TIMEOUT_MS, durable: false } as const
+  return new quota.Quota({ ...own, ...config })
 }
 
 function inTransaction(work: (tx: Untyped) => Promise<unknown>): Promise<unknown> {
@@ -310,6 +311,7 @@ const names = Object.keys(CONFIG) as (keyof typeof CONFIG)[]
 
 const configs: readonly Entry[] = [
   ['a limiter of anything', [anything], (config) => new Ratelimit(config)],
+  ['a quota of anything', [anything], (config) => new quota.Quota(config)],
   ['a limiter of any database', [anything], (db) => ours({ db }).limit('key')],
   [
     'a limiter with some options',

@@ -3,7 +3,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
+import { Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -64,7 +65,7 @@ const anyOptions = fc.record({
 let rows = 0
 
 /** A key of the limiter that has this row. */
-async function groundWith(row: Row, limiter: StoredLimiter, options: Partial<RatelimitConfig>) {
+async function groundWith(row: Row, limiter: StoredLimiter, options: Partial<QuotaConfig>) {
   const clock = new TestClock()
   const time = (value: string | number | null) =>
     typeof value === 'number' ? `to_timestamp(${(clock.ms + value) / 1000})` : quoted(value)
@@ -168,7 +169,13 @@ test.each([
     const list = Object.values(columns).map(value)
     await database.script(`insert into rate_limit_ephemeral (prefix, key, ${Object.keys(columns)}, expires_at)
       values ('plain', '${name}', ${list}, now())`)
-    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'plain', clock: clock.now })
+    const ratelimit = new Quota({
+      durable: false,
+      db: database.db,
+      limiter,
+      prefix: 'plain',
+      clock: clock.now,
+    })
     expect(await ratelimit.getRemaining(name)).toMatchObject({
       ...expected,
       remaining: LIMIT - expected.used,
@@ -186,7 +193,13 @@ test.each([
     const clock = new TestClock()
     await database.script(`insert into rate_limit_ephemeral (prefix, key, tokens, ${date}, prev_count, expires_at)
       values ('promised', '${name}', ${LIMIT}, to_timestamp(${clock.ms / 1000}), 9223372036854775807, now())`)
-    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'promised', clock: clock.now })
+    const ratelimit = new Quota({
+      durable: false,
+      db: database.db,
+      limiter,
+      prefix: 'promised',
+      clock: clock.now,
+    })
     expect(await ratelimit.limit(name)).toMatchObject({ success: true, remaining: LIMIT - 1 })
     expect(await ratelimit.limit(name, { rate: -1 })).toMatchObject({ success: true, returned: 0 })
     const begun = await schedule(ratelimit, name, { within: 0 })
@@ -207,7 +220,13 @@ test.each([
     const startMs = clock.ms - 5000
     await database.script(`insert into rate_limit_ephemeral (prefix, key, window_start, ${Object.keys(columns)}, expires_at)
       values ('below', '${name}', to_timestamp(${startMs / 1000}), ${Object.values(columns)}, now())`)
-    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'below', clock: clock.now })
+    const ratelimit = new Quota({
+      durable: false,
+      db: database.db,
+      limiter,
+      prefix: 'below',
+      clock: clock.now,
+    })
     expect(await ratelimit.getRemaining(name)).toMatchObject({ remaining })
     expect(await ratelimit.limit(name, { rate: remaining + 1 })).toMatchObject({ success: false, remaining })
     expect(await ratelimit.limit(name, { rate: remaining })).toMatchObject({ success: true, remaining: 0 })

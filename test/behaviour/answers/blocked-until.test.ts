@@ -3,8 +3,8 @@ import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { limitAll, Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { limitAll, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -19,15 +19,19 @@ beforeEach(() => {
 })
 
 let prefixes = 0
-function limited(options: object): Ratelimit {
+function limited(options: object): Quota {
   const { db } = database
-  const common = { db, limiter: FIVE, clock: clock.now, cleanupProbability: 0, durable: true }
-  return new Ratelimit({ ...common, prefix: `blocked until ${prefixes++}`, ...options } as RatelimitConfig)
+  const common = { db, limiter: FIVE, clock: clock.now, cleanupProbability: 0 }
+  return new Quota({
+    ...common,
+    prefix: `blocked until ${prefixes++}`,
+    ...options,
+  } as QuotaConfig)
 }
 
 /** A limiter of which ada is blocked for a minute, and what she has used. */
 interface Kind {
-  readonly block: () => Promise<Ratelimit>
+  readonly block: () => Promise<Quota>
   readonly used: number
   readonly limit: number
 }
@@ -62,7 +66,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
 }
 
 describe.each(Object.entries(KINDS))('a key that is blocked by %s', (_, { block, used, limit }) => {
-  const calls: Readonly<Record<string, (one: Ratelimit) => Promise<unknown>>> = {
+  const calls: Readonly<Record<string, (one: Quota) => Promise<unknown>>> = {
     limit: (one) => one.limit('ada'),
     'limit with more than the limit': (one) => one.limit('ada', { rate: 9 }),
     'limit with atLeast': (one) => one.limit('ada', { rate: 2, atLeast: 1 }),

@@ -4,8 +4,8 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
-import { limitAll, Ratelimit, type RatelimitConfig, rateLimitEphemeral } from '../../../src/index.ts'
-import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
+import { limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import type { TestClock } from '../../support/clock.ts'
 import type { Db } from '../../support/databases.ts'
 
@@ -18,23 +18,23 @@ export interface Ground {
   readonly prefix: string
   readonly key: string
   readonly limiter: StoredLimiter
-  readonly quota: Ratelimit
+  readonly quota: Quota
   /** Of another prefix, with a limit that is never reached. */
-  readonly other: Ratelimit
+  readonly other: Quota
 }
 
 /** A ground for the limiter. */
 export function groundOf(
   own: Pick<Ground, 'db' | 'clock' | 'prefix' | 'key' | 'limiter'>,
-  options: Partial<RatelimitConfig>,
+  options: Partial<QuotaConfig>,
 ): Ground {
   const config = { db: own.db, clock: own.clock.now, cleanupProbability: 0 }
   const { prefix, limiter } = own
   const wide = { prefix: `${prefix} other`, limiter: Ratelimit.fixedWindow(2 ** 53 - 1, '1s') }
   return {
     ...own,
-    quota: new Ratelimit({ ...config, ...options, prefix, limiter } as RatelimitConfig),
-    other: new Ratelimit({ ...config, ...wide }),
+    quota: new Quota({ durable: false, ...config, ...options, prefix, limiter } as QuotaConfig),
+    other: new Quota({ durable: false, ...config, ...wide }),
   }
 }
 

@@ -5,7 +5,7 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
-import { closePeriods, openReservations } from '../../../src/quota/index.ts'
+import { closePeriods, openReservations, Quota } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
@@ -124,7 +124,7 @@ test('a closed period', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
     const limiter = Ratelimit.fixedWindow(MOST, '1m')
-    const quota = new Ratelimit({ db, prefix, limiter, durable: true, keepEnded: true, clock: clock.now })
+    const quota = new Quota({ db, prefix, limiter, durable: true, keepEnded: true, clock: clock.now })
     await quota.limit('closed', { rate: MOST - 2 })
     await quota.limit('ended', { rate: MOST - 4 })
     clock.advance(61_000)
@@ -138,8 +138,8 @@ test('a closed period', async () => {
 test('an estimate with a name, open and settled', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
-    const config = { db, prefix, durable: true, clock: clock.now, cleanupProbability: 0 } as const
-    const quota = new Ratelimit({ ...config, limiter: Ratelimit.fixedWindow(MOST, '1m') })
+    const config = { db, prefix, clock: clock.now, cleanupProbability: 0 }
+    const quota = new Quota({ ...config, limiter: Ratelimit.fixedWindow(MOST, '1m') })
     await quota.reserve('key', { rate: MOST - 8, id: 'job', expires: '10s' })
     const open = await openReservations(db, { prefix })
     return [open, await quota.settle({ key: 'key', id: 'job' }, MOST - 10), await quota.getRemaining('key')]
@@ -151,7 +151,7 @@ test('an estimate with a name, open and settled', async () => {
 test('credits', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
-    const credits = new Ratelimit({
+    const credits = new Quota({
       db,
       prefix,
       limiter: Ratelimit.credits(),

@@ -2,8 +2,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { StoredLimiter } from '../../../src/algorithms/algorithm.ts'
 import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
-import { Ratelimit } from '../../../src/index.ts'
-import { closePeriods } from '../../../src/quota/index.ts'
+import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -41,14 +40,14 @@ function processes(period: CalendarPeriod, options: CalendarOptions, byMs: numbe
   const limiter = calendarWindow(3, period, options)
   const config = {
     ...{ db: database.db, prefix: `zones ${prefixes++}`, clock: clock.now, cleanupProbability: 0 },
-    ...{ durable: true, ...more },
+    ...more,
   }
-  const early = new Ratelimit({ ...config, limiter })
-  const late = new Ratelimit({ ...config, limiter: behind(limiter, byMs) })
+  const early = new Quota({ ...config, limiter })
+  const late = new Quota({ ...config, limiter: behind(limiter, byMs) })
   return { early, late, prefix: config.prefix, limiter, lateLimiter: behind(limiter, byMs) }
 }
 
-async function takeAll(...ratelimits: readonly Ratelimit[]): Promise<number> {
+async function takeAll(...ratelimits: readonly Quota[]): Promise<number> {
   let taken = 0
   for (let i = 0; i < 5; i++) {
     for (const ratelimit of ratelimits) if ((await ratelimit.limit('key')).success) taken++

@@ -4,7 +4,7 @@ import { drizzle } from 'drizzle-orm/pg-proxy'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
-import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { worksOn } from './works-on.ts'
@@ -45,8 +45,8 @@ test('estimates with grace are settled without transactions until the last milli
   const clock = new TestClock(end - 1)
   const [first, second] = ['one', 'two'].map((prefix) => {
     const common = { db, limiter: calendarWindow(100, 'month'), prefix, clock: clock.now } as const
-    return { ratelimit: new Ratelimit({ ...common, keepEnded: true, grace: '1h' }), key: 'key' }
-  }) as [{ ratelimit: Ratelimit; key: string }, { ratelimit: Ratelimit; key: string }]
+    return { ratelimit: new Quota({ ...common, durable: false, keepEnded: true, grace: '1h' }), key: 'key' }
+  }) as [{ ratelimit: Quota; key: string }, { ratelimit: Quota; key: string }]
   const months = [first, second]
   const naming = { id: 'job', expires: '1d' } as const
   const [listed, named] = [await reserveAll(months), await reserveAll(months, naming)]

@@ -542,10 +542,11 @@ describe('what stands in the row counts for', () => {
 
   describe('a list, for which the units of this process come back,', () => {
     const ALL = 1000 - CALLS
+    const NAMED = { id: 'job', expires: '10m' } as const
 
     test.each<[string, (one: Ratelimit) => Promise<{ readonly success: boolean }>]>([
       ['limit with once', (one) => one.limit('key', { rate: ALL, once: { id: 'job', for: '1h' } })],
-      ['a reservation with a name', (one) => one.reserve('key', { rate: ALL, id: 'job', expires: '10m' })],
+      ['a reservation with a name', (one) => reserveAll([{ ratelimit: one, key: 'key', rate: ALL }], NAMED)],
       ['limitAll', (one) => limitAll([{ ratelimit: one, key: 'key', rate: ALL }])],
       ['reserveAll', (one) => reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
       ['spend', (one) => spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],

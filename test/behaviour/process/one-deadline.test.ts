@@ -1,7 +1,7 @@
 import { block } from 'drizzle-ratelimit/lockout'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
-import { settle, spend } from '../../../src/quota/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
@@ -33,7 +33,7 @@ interface Setup<L> {
 /** A call, made ready without delay. */
 type Ready<L> = (limiters: Setup<L>) => Promise<() => Promise<unknown>>
 
-function onCredits(begin: (credits: Ratelimit<'credits'>) => Promise<unknown>): Ready<Ratelimit<'credits'>> {
+function onCredits(begin: (credits: Quota<'credits'>) => Promise<unknown>): Ready<Quota<'credits'>> {
   return async ({ slow, quick }) => {
     await quick.grant('key', 10, { id: 'first' })
     await quick.limit('key', { rate: 4 })
@@ -41,7 +41,7 @@ function onCredits(begin: (credits: Ratelimit<'credits'>) => Promise<unknown>): 
   }
 }
 
-const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
+const creditCalls: Readonly<Record<string, Ready<Quota<'credits'>>>> = {
   once: onCredits((credits) => credits.limit('key', { once: { id: 'a', for: '1d' } })),
   force: onCredits((credits) => credits.limit('key', { rate: 20, force: true })),
   'a refund': onCredits((credits) => credits.limit('key', { rate: -2 })),
@@ -56,7 +56,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
   voidGrant: onCredits((credits) => credits.voidGrant('key', 'first')),
   limitAll: async ({ slow, quick, prefix: same, slowDb: db }) => {
     await quick.grant('key', 10, { id: 'first' })
-    const limit = new Ratelimit({ db, limiter: WINDOW, prefix: `${same} too` })
+    const limit = new Quota({ durable: false, db, limiter: WINDOW, prefix: `${same} too` })
     return () =>
       limitAll([
         { ratelimit: slow, key: 'key' },
@@ -65,7 +65,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
   },
   spend: async ({ slow, quick, prefix: same, slowDb: db }) => {
     await quick.grant('key', 10, { id: 'first' })
-    const limit = new Ratelimit({ db, limiter: WINDOW, prefix: `${same} too` })
+    const limit = new Quota({ durable: false, db, limiter: WINDOW, prefix: `${same} too` })
     const requests = [
       { ratelimit: limit, key: 'key' },
       { ratelimit: slow, key: 'key' },
@@ -74,7 +74,7 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
   },
 }
 
-const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
+const windowCalls: Readonly<Record<string, Ready<Quota>>> = {
   'settle in another process': async ({ slow, quick }) => {
     await quick.reserve('key', { rate: 4, ...NAME })
     return () => slow.settle({ key: 'key', id: 'job' }, 3)
@@ -85,7 +85,7 @@ const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
   },
 }
 
-const blockedCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
+const blockedCalls: Readonly<Record<string, Ready<Quota>>> = {
   block: async ({ slow, quick }) => {
     await block(quick, 'key', '1h')
     return () => block(slow, 'key', '2h')
@@ -97,10 +97,7 @@ const blockedCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
 }
 
 /** How long the call takes until it fails, if each statement takes 800 ms. */
-async function failsAfter<L>(
-  make: (config: Partial<RatelimitConfig>) => L,
-  ready: Ready<L>,
-): Promise<number> {
+async function failsAfter<L>(make: (config: Partial<QuotaConfig>) => L, ready: Ready<L>): Promise<number> {
   const gates: (() => void)[] = []
   const slowly = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
   const common = { prefix: `deadline ${++prefix}`, cleanupProbability: 0 }
@@ -133,17 +130,19 @@ async function failsAfter<L>(
 
 test.each(Object.entries(creditCalls))('%s of credits ends by its timeout', async (_, ready) => {
   const make = (config: object) =>
-    new Ratelimit({ ...config, limiter: CREDITS } as ConstructorParameters<typeof Ratelimit<'credits'>>[0])
+    new Quota({ durable: false, ...config, limiter: CREDITS } as ConstructorParameters<
+      typeof Quota<'credits'>
+    >[0])
   expect(await failsAfter(make, ready)).toBe(1_000)
 })
 
 test.each(Object.entries(windowCalls))('%s ends by its timeout', async (_, ready) => {
-  const make = (config: object) => new Ratelimit({ ...config, limiter: WINDOW } as RatelimitConfig)
+  const make = (config: object) => new Quota({ durable: false, ...config, limiter: WINDOW } as QuotaConfig)
   expect(await failsAfter(make, ready)).toBe(1_000)
 })
 
 test.each(Object.entries(blockedCalls))('%s with blocks ends by its timeout', async (_, ready) => {
   const make = (config: object) =>
-    new Ratelimit({ ...config, limiter: WINDOW, blocks: true } as RatelimitConfig)
+    new Quota({ durable: false, ...config, limiter: WINDOW, blocks: true } as QuotaConfig)
   expect(await failsAfter(make, ready)).toBe(1_000)
 })

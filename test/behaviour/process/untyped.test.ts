@@ -71,7 +71,8 @@ const ALGORITHMS = new Set(
 describe('a value that the types forbid is refused', () => {
   const config = (options: object = {}) =>
     ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
-  const ours = (options: object = {}): Untyped => new Ratelimit(config(options))
+  const ours = (options: object = {}): Untyped =>
+    new quota.Quota(config({ durable: false, ...options }) as never)
   let keys = 0
   const name = { key: 'key', id: 'job' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })

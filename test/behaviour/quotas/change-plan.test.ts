@@ -1,8 +1,8 @@
 import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
-import { closePeriods } from '../../../src/quota/index.ts'
+import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 
@@ -92,7 +92,7 @@ test('an open estimate is in the half in which it was made, and its rest in the 
 
 test('within the grace time a late cost corrects the first half', async () => {
   const { config } = await used60()
-  const quota = new Ratelimit({ ...config, keepEnded: true, grace: '1d' } as typeof config)
+  const quota = new Quota({ ...config, keepEnded: true, grace: '1d' } as typeof config)
   const reserved = await quota.reserve('key', { rate: 10 })
   if (!reserved.success) throw new Error('denied')
   const ended = await quota.changePlan('key', { to: year })
@@ -109,7 +109,7 @@ test.each([
 ])('the grace time of the first half begins with the change: $#', async ({ to, settledAs }) => {
   const { clock, config } = await used60()
   const keeping = { ...config, keepEnded: true, grace: '1h' }
-  const quota = new Ratelimit(keeping as typeof config)
+  const quota = new Quota(keeping as typeof config)
   const [here, , late] = await Promise.all([1, 2, 3].map(() => quota.reserve('key', { rate: 10 })))
   if (!here?.success || !late?.success) throw new Error('denied')
   const names = ['by name', 'its own', 'too late'] as const
@@ -189,7 +189,7 @@ test.each<[string, object]>([
   await expect(quota.changePlan('key', options as never)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })
 
-test.each<Partial<RatelimitConfig>>([{}, { keepEnded: true, onOtherPlan: 'throw' }])(
+test.each<Partial<QuotaConfig>>([{}, { keepEnded: true, onOtherPlan: 'throw' }])(
   'on a limiter with %j it is refused',
   async (options) => {
     const { quota } = quotaOn(database, month, options)
@@ -200,7 +200,7 @@ test.each<Partial<RatelimitConfig>>([{}, { keepEnded: true, onOtherPlan: 'throw'
 test('by the clock of the database, a period begins in the calendar period that holds it', async () => {
   const { config } = quotaOn(database, month, KEEPING)
   const { clock: _, ...without } = config
-  const quota = new Ratelimit(without as typeof config)
+  const quota = new Quota(without as typeof config)
   await quota.limit('key', { rate: 5 })
   const ended = await quota.changePlan('key', { to: year })
   expect(ended).toMatchObject({ used: 5 })

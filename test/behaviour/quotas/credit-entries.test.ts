@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { type CreditsConfig, type Entry, limitAll, Ratelimit } from '../../../src/index.ts'
-import { settle, spend } from '../../../src/quota/index.ts'
+import { Quota, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -29,7 +29,7 @@ function recording(options: Partial<Pick<CreditsConfig, 'onEntries'>> = {}) {
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix, durable: true, clock: clock.now },
     ...{ cleanupProbability: 0, onEntries, ...options },
   }
-  const credits = new Ratelimit(config)
+  const credits = new Quota(config)
   const written = () => entriesOf(database.db, prefix)
   /** The kind, the grant and the units of each entry since the last time. */
   let seen = 0
@@ -137,7 +137,7 @@ test('an estimate and its settlement are entries of their own, with the name', a
 
 test('if onEntries throws, nothing is charged, alone, in a list and in a transaction', async () => {
   const { credits, month, config } = await granted()
-  const failing = new Ratelimit({ ...config, onEntries: () => Promise.reject(UNDO) })
+  const failing = new Quota({ ...config, onEntries: () => Promise.reject(UNDO) })
   const failed = { code: 'ENTRIES_FAILED' }
   const requests = [
     { ratelimit: month, key: 'org' },
@@ -173,7 +173,7 @@ test('a list of more rows than a statement hands out its entries together', asyn
 
 test('with hashKeys, an entry has the hash of the key and the id of the grant', async () => {
   const { config, news, written } = recording()
-  const credits = new Ratelimit({ ...config, hashKeys: true })
+  const credits = new Quota({ ...config, hashKeys: true })
   await credits.grant('org', 5, { id: 'gift' })
   await credits.limit('org', { rate: 2 })
   expect(await news()).toEqual([

@@ -1,7 +1,7 @@
 import type { SQL } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
-import { spend } from '../../../src/quota/index.ts'
+import { Quota, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -31,9 +31,9 @@ async function manyGrants() {
   const clock = new TestClock()
   const common = { db: counting, durable: true, clock: clock.now, cleanupProbability: 0 }
   const prefix = `many ${++prefixes}`
-  const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix })
+  const credits = new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
   const limiter = Ratelimit.fixedWindow(1, '50h')
-  const windows = new Ratelimit({ ...common, limiter, prefix: `${prefix} windows` })
+  const windows = new Quota({ ...common, limiter, prefix: `${prefix} windows` })
   await Promise.all(
     Array.from({ length: GRANTS }, (_, place) =>
       credits.grant('key', 10, { id: String(place), expires: new Date(clock.ms + (place + 1) * HOUR_MS) }),

@@ -2,7 +2,7 @@ import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
-import { spend } from '../../../src/quota/index.ts'
+import { Quota, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { UNDO } from '../../support/ten.ts'
@@ -18,7 +18,7 @@ function creditsWith(options: object = {}) {
   const clock = new TestClock()
   const prefix = `credits with ${++prefixes}`
   const config = { db: database.db, limiter: Ratelimit.credits(), prefix, clock: clock.now, durable: true }
-  return { prefix, clock, credits: new Ratelimit({ ...config, cleanupProbability: 0, ...options }) }
+  return { prefix, clock, credits: new Quota({ ...config, cleanupProbability: 0, ...options }) }
 }
 
 describe('onError', () => {
@@ -46,13 +46,13 @@ describe('onError', () => {
   }
 
   const limits = [
-    ['limit', (credits: Ratelimit<'credits'>) => credits.limit('key', { rate: 3 })],
-    ['limit by force', (credits: Ratelimit<'credits'>) => credits.limit('key', { rate: 3, force: true })],
+    ['limit', (credits: Quota<'credits'>) => credits.limit('key', { rate: 3 })],
+    ['limit by force', (credits: Quota<'credits'>) => credits.limit('key', { rate: 3, force: true })],
     [
       'limit once',
-      (credits: Ratelimit<'credits'>) => credits.limit('key', { rate: 3, once: { id: 'event', for: '1d' } }),
+      (credits: Quota<'credits'>) => credits.limit('key', { rate: 3, once: { id: 'event', for: '1d' } }),
     ],
-    ['a refund', (credits: Ratelimit<'credits'>) => credits.limit('key', { rate: -3 })],
+    ['a refund', (credits: Quota<'credits'>) => credits.limit('key', { rate: -3 })],
   ] as const
 
   test.each(limits)('answers %s during an outage, and charges nothing', async (_, limit) => {
@@ -130,7 +130,7 @@ describe('denials', () => {
 })
 
 describe('dryRun', () => {
-  type Credits = Ratelimit<'credits'>
+  type Credits = Quota<'credits'>
 
   /** What a dry run says where plain credits give this answer. */
   function dryOf(plain: LimitResult, granted?: number): LimitResult {
@@ -209,7 +209,7 @@ describe('dryRun', () => {
 
   test('in a list it stops none of the others, which are charged or denied by themselves', async () => {
     const { dry } = await both()
-    const api = new Ratelimit({
+    const api = new Quota({
       ...{ db: database.db, limiter: Ratelimit.fixedWindow(2, '1h'), prefix: `${dry.prefix} api` },
       ...{ clock: dry.clock.now, cleanupProbability: 0 },
     })

@@ -4,7 +4,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
 import { type CreditLimitOptions, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import * as quota from '../../../src/quota/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { UNDO } from '../../support/ten.ts'
@@ -25,7 +25,7 @@ function creditsOn({
 } = {}) {
   const clock = new TestClock()
   const prefix = `credits ${++prefixes}`
-  const credits = new Ratelimit({
+  const credits = new Quota({
     db,
     limiter: Ratelimit.credits(),
     prefix,
@@ -115,7 +115,7 @@ test('a grant counts until the millisecond before its end, by a date or a durati
 
 test('a grant is kept after its end as long as its limiter says, and its id is used up as long', async () => {
   const clock = new TestClock()
-  const credits = new Ratelimit({
+  const credits = new Quota({
     ...{ db: database.db, limiter: Ratelimit.credits({ keep: '2d' }), prefix: 'kept' },
     ...{ durable: true, clock: clock.now },
   })
@@ -184,7 +184,7 @@ describe('what is given back', () => {
     ])
   })
 
-  test.each<[string, (credits: Ratelimit<'credits'>) => Promise<() => Promise<unknown>>]>([
+  test.each<[string, (credits: Quota<'credits'>) => Promise<() => Promise<unknown>>]>([
     [
       'reserve',
       async (credits) => {
@@ -337,7 +337,7 @@ test('a threshold is crossed by what is left in all when the call is charged', a
   const limiter = Ratelimit.credits()
   const thresholds = [{ left: 5 }]
   const common = { db, limiter, prefix, durable: true, clock: clock.now, cleanupProbability: 0 } as const
-  const credits = new Ratelimit({ ...common, thresholds })
+  const credits = new Quota({ ...common, thresholds })
   expect(await credits.limit('org', { rate: 9 })).toMatchObject({ remaining: 1, crossed: thresholds })
 })
 
@@ -435,7 +435,7 @@ test('many keys are looked at in one statement, each as by itself', async () => 
 
 test('a hashed key finds its grants', async () => {
   const options = { db: database.db, limiter: Ratelimit.credits(), prefix: 'hashed credits' }
-  const credits = new Ratelimit({ ...options, durable: true, hashKeys: true })
+  const credits = new Quota({ ...options, durable: true, hashKeys: true })
   await credits.grant('ada@example.com', 10, { id: 'a' })
   expect(await credits.limit('ada@example.com')).toMatchObject({ success: true, remaining: 9 })
   expect(await credits.getRemainingAll(['ada@example.com'])).toMatchObject([{ limit: 10, used: 1 }])
@@ -456,7 +456,7 @@ test('a call on live grants is one statement, and so is a denial', async () => {
 })
 
 describe('a key with many grants', () => {
-  const calls: Record<string, (credits: Ratelimit<'credits'>) => Promise<unknown>> = {
+  const calls: Record<string, (credits: Quota<'credits'>) => Promise<unknown>> = {
     'a grant': (credits) => credits.grant('org', 10, { id: 'new' }),
     'a repeated grant': (credits) => credits.grant('org', 10, { id: '1' }),
     'a look': (credits) => credits.getRemaining('org'),
@@ -567,7 +567,7 @@ test('nothing is asked after a refund, because an error would say that nothing w
     durable: true,
     clock: clock.now,
   } as const
-  await new Ratelimit(own).grant('org', 10, { id: 'a' })
+  await new Quota(own).grant('org', 10, { id: 'a' })
   const answers: unknown[] = []
   const reserved = await credits.reserve('org', { rate: 8 })
   if (!reserved.success) throw new Error('It was denied.')
@@ -588,7 +588,7 @@ test('what does not go together is refused before any SQL, also without types', 
   const [untyped, all, limiter]: [any, any, any] = [credits, quota, Ratelimit.credits()]
   const config = { db: watched.db, limiter, prefix }
   const requests = [{ ratelimit: untyped, key: 'org' }]
-  const api = new Ratelimit({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
+  const api = new Quota({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
   for (const call of [
     () => all.reserveAll(requests, { expires: '1h' }),
     () => all.reserveAll([{ ...requests[0], force: true }]),
@@ -605,7 +605,7 @@ test('what does not go together is refused before any SQL, also without types', 
     // biome-ignore lint/suspicious/noExplicitAny: that is the point.
     () => (api as any).voidGrant('org', 'a'),
     ...['inMemoryBlock', 'keepEnded', 'distributed', 'blocks'].map(
-      (option) => async () => new Ratelimit({ ...config, [option]: true }),
+      (option) => async () => new Quota({ ...config, [option]: true }),
     ),
   ])
     await expect(call(), String(call)).rejects.toMatchObject({ code: 'INVALID_OPTION' })

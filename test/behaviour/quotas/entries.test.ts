@@ -2,15 +2,8 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type Entry,
-  type Limiter,
-  limitAll,
-  Ratelimit,
-  type RatelimitConfig,
-  type TransactionOf,
-} from '../../../src/index.ts'
-import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { type Entry, type Limiter, limitAll, Ratelimit, type TransactionOf } from '../../../src/index.ts'
+import { Quota, type QuotaConfig, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -23,13 +16,13 @@ const START = Date.UTC(2026, 0, 1)
 beforeAll(() => createLedger(database))
 
 /** A quota whose entries are written to a table, and the batches in which they came. */
-function recording(limiter: Limiter = MONTH, options: Partial<RatelimitConfig> = {}) {
+function recording(limiter: Limiter = MONTH, options: Partial<QuotaConfig> = {}) {
   const batches: Entry[][] = []
-  const onEntries: RatelimitConfig['onEntries'] = async (tx, entries) => {
+  const onEntries: QuotaConfig['onEntries'] = async (tx, entries) => {
     batches.push([...entries])
     await writeEntries(tx as never, entries)
   }
-  const made = quotaOn(database, limiter, { ...options, onEntries } as Partial<RatelimitConfig>)
+  const made = quotaOn(database, limiter, { ...options, onEntries } as Partial<QuotaConfig>)
   return { ...made, batches, written: () => entriesOf(database.db, made.prefix) }
 }
 
@@ -39,17 +32,17 @@ type Tx = TransactionOf<typeof database.db>
 function beside(
   { config, clock }: Pick<ReturnType<typeof quotaOn>, 'config' | 'clock'>,
   onEntries: (tx: Tx, entries: readonly Entry[]) => Promise<unknown>,
-): Ratelimit {
+): Quota {
   const { prefix, limiter } = config
-  return new Ratelimit({ db: database.db, limiter, prefix, clock: clock.now, onEntries })
+  return new Quota({ db: database.db, limiter, prefix, clock: clock.now, onEntries })
 }
 
-type Asked = readonly [{ readonly ratelimit: Ratelimit; readonly key: string; readonly rate: number }]
+type Asked = readonly [{ readonly ratelimit: Quota; readonly key: string; readonly rate: number }]
 type Reserving = (
   requests: Asked,
 ) => Promise<{ readonly success: false } | { readonly success: true; release(): Promise<unknown> }>
 
-const FAILS = { onEntries: () => Promise.reject(UNDO) } as Partial<RatelimitConfig>
+const FAILS = { onEntries: () => Promise.reject(UNDO) } as Partial<QuotaConfig>
 
 test('each charge, refund, reservation and settlement has an entry, and a denial and a look have none', async () => {
   const { quota, clock, batches, written } = recording()
@@ -139,7 +132,7 @@ test('a list hands out its entries together, to the callback of each limiter', a
     { ratelimit: first.quota, key: 'org' },
     { ratelimit: credits.quota, key: 'org' },
     {
-      ratelimit: new Ratelimit({ ...first.config, prefix: 'any', limiter: Ratelimit.unlimited() }),
+      ratelimit: new Quota({ ...first.config, prefix: 'any', limiter: Ratelimit.unlimited() }),
       key: 'org',
     },
   ]
@@ -269,7 +262,7 @@ test('if it always throws, a batch fails after a few statements', async () => {
       times++
       throw UNDO
     },
-  } as Partial<RatelimitConfig>)
+  } as Partial<QuotaConfig>)
   const calls = Array.from({ length: 200 }, (_, i) => quota.limit(`key ${i}`))
   const settled = await Promise.allSettled(calls)
   expect(settled.every(({ status }) => status === 'rejected')).toBe(true)
@@ -298,7 +291,7 @@ test('with `tx` it gets that transaction, and a failure leaves it usable', async
 test('a settlement that fails can be repeated, and a late one has an entry of its period', async () => {
   const { clock, prefix } = quotaOn(database, MONTH)
   let fails = true
-  const quota = new Ratelimit({
+  const quota = new Quota({
     ...{ db: database.db, limiter: calendarWindow(100, 'month'), prefix, clock: clock.now },
     ...({ keepEnded: true, grace: '1h' } as const),
     onEntries: async (tx, entries) => {
@@ -331,7 +324,7 @@ test.each<[string, object]>([
   ['distributed', { onEntries: () => {}, distributed: true }],
 ])('%s is refused', (_, options) => {
   const { config } = quotaOn(database, MONTH)
-  expect(() => new Ratelimit({ ...config, ...options } as never)).toThrow(
+  expect(() => new Quota({ ...config, ...options } as never)).toThrow(
     expect.objectContaining({ code: 'INVALID_OPTION' }),
   )
 })

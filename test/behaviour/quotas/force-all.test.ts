@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { type LimitRequest, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type LimitRequest, limitAll, Ratelimit } from '../../../src/index.ts'
+import type { Quota, QuotaConfig } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -9,7 +10,7 @@ const balance = { name: 'balance', limiter: Ratelimit.balance() }
 const window = TEN['fixed window']
 
 /** A quota of ten. */
-async function ten(limiter = window, options: Partial<RatelimitConfig> = {}) {
+async function ten(limiter = window, options: Partial<QuotaConfig> = {}) {
   const under = quotaOn(database, limiter, options)
   if (limiter === balance.limiter) await under.quota.grant('key', 10)
   const used = async () => (await under.quota.getRemaining('key')).used
@@ -153,7 +154,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
 })
 
 /** Makes the calls one after the other, refunds first; says whether all were allowed. */
-async function afterOneAnother(quota: Ratelimit, rates: readonly (number | `${number}`)[]) {
+async function afterOneAnother(quota: Quota, rates: readonly (number | `${number}`)[]) {
   let isAllowed = true
   for (const rate of rates.toSorted((one, other) => Number(Number(other) < 0) - Number(Number(one) < 0))) {
     const { success } = await quota.limit('key', { rate: Number(rate), force: typeof rate === 'string' })

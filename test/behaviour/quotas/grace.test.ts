@@ -1,14 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type Database,
-  type Entry,
-  Ratelimit,
-  type RatelimitConfig,
-  type Reservation,
-} from '../../../src/index.ts'
-import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
+import { type Database, type Entry, Ratelimit, type Reservation } from '../../../src/index.ts'
+import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -20,7 +14,7 @@ const KEEPING = { keepEnded: true, grace: '1h' } as const
 const limiter = calendarWindow(100, 'month')
 
 /** A quota in which an estimate of 40 was reserved an hour before the end of January, after 10 were used. */
-async function reserved(options: Partial<RatelimitConfig> = KEEPING) {
+async function reserved(options: Partial<QuotaConfig> = KEEPING) {
   const made = quotaOn(database, limiter, options)
   made.clock.ms = END - HOUR_MS
   await made.quota.limit('key', { rate: 10 })
@@ -55,7 +49,7 @@ test.each([
 /** The month of another row, and the credits beside it, an hour before the end of January. */
 async function monthAndCredits() {
   const { quota, clock, prefix, config } = quotaOn(database, limiter, KEEPING)
-  const credits = new Ratelimit({ ...config, limiter: Ratelimit.balance(), prefix: `${prefix} credits` })
+  const credits = new Quota({ ...config, limiter: Ratelimit.balance(), prefix: `${prefix} credits` })
   await credits.grant('key', 100)
   clock.ms = END - HOUR_MS
   const requests = [quota, credits].map((ratelimit) => ({ ratelimit, key: 'key', rate: 40 }))
@@ -198,7 +192,7 @@ test('a fixed window is corrected too', async () => {
   expect(await database.db.transaction((tx) => closePeriods(tx, options))).toMatchObject([{ used: 15 }])
 })
 
-test.each<Partial<RatelimitConfig>>([
+test.each<Partial<QuotaConfig>>([
   { grace: '1h' } as never,
   { keepEnded: true, grace: '1 month' as never },
   { keepEnded: true, grace: 0 },

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn } from '../../support/ten.ts'
 
@@ -40,7 +40,7 @@ describe.each(buckets)('$name', ({ limiter }) => {
     {
       how: 'settle',
       named,
-      settle: (_: Reservation, quota: Ratelimit) => quota.settle({ key: 'key', id: 'job' }, 0),
+      settle: (_: Reservation, quota: Quota) => quota.settle({ key: 'key', id: 'job' }, 0),
     },
   ])('$how gives back until the time at which the bucket is full by itself', async ({ named, settle }) => {
     for (const [laterMs, back] of [
@@ -61,7 +61,7 @@ describe.each(buckets)('$name', ({ limiter }) => {
 
   test('several limits each give back until their own time', async () => {
     const { clock, quota, prefix } = quotaOn(database, limiter)
-    const slow = new Ratelimit({
+    const slow = new Quota({
       ...{ db: database.db, clock: clock.now, prefix: `${prefix} slow`, cleanupProbability: 0 },
       limiter: Ratelimit.tokenBucket(1, '1d', 10),
     })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -13,7 +13,7 @@ let prefixes = 0
 
 function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), options = {}) {
   const { quota: speed, clock } = quotaOn(database, limiter)
-  const credits = new Ratelimit({
+  const credits = new Quota({
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `all ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0, ...options },
   })

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -70,7 +71,7 @@ test('hashed keys are found', async () => {
 test.runIf(hasServer())('a wrong guess of the calendar period is corrected', async () => {
   const { config } = quotaOn(database, TEN['calendar month'])
   const { clock, ...timed } = config
-  const quota = new Ratelimit(timed as typeof config)
+  const quota = new Quota(timed as typeof config)
   await quota.limit('a', { rate: 4 })
   const right = Date.now
   Date.now = () => right() - 400 * 24 * HOUR_MS

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { Model } from '../../support/model.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -126,7 +127,7 @@ describe('a bucket that starts partly filled', () => {
   test('fills from a limitAll on that another limit denies', async () => {
     const { clock, quota, config } = quotaOn(database, limiter)
     const empty = Ratelimit.fixedWindow(0, '1h')
-    const denying = new Ratelimit({ ...config, prefix: `${config.prefix} 0`, limiter: empty })
+    const denying = new Quota({ ...config, prefix: `${config.prefix} 0`, limiter: empty })
     const { results } = await limitAll([
       { ratelimit: quota, key: 'key' },
       { ratelimit: denying, key: 'key' },

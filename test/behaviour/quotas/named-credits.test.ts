@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { Ratelimit, type RatelimitConfig, rateLimitDurable } from '../../../src/index.ts'
-import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
+import { Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import {
+  openReservations,
+  Quota,
+  type QuotaConfig,
+  reserveAll,
+  settle,
+  settleExpired,
+  spend,
+} from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -16,13 +24,13 @@ const DAY_MS = 24 * HOUR_MS
 let prefixes = 0
 
 /** A month and credits of one customer, and the same in a process that shares nothing but the tables. */
-function sourcesOf(options: Partial<RatelimitConfig> = {}, more: { readonly hashKeys?: true } = {}) {
+function sourcesOf(options: Partial<QuotaConfig> = {}, more: { readonly hashKeys?: true } = {}) {
   const { config, clock } = quotaOn(database, calendarWindow(10, 'month'), { ...options, ...more })
   const prefix = `named credits ${++prefixes}`
   const process = () => {
     const common = { db: database.db, cleanupProbability: 0, durable: true, clock: clock.now, ...more }
-    const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix })
-    const month = new Ratelimit(config)
+    const credits = new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
+    const month = new Quota(config)
     const both = [
       { ratelimit: month, key: 'org' },
       { ratelimit: credits, key: 'org' },

@@ -6,12 +6,18 @@ import {
   type Allowed,
   type Limiter,
   Ratelimit,
-  type RatelimitConfig,
   type Reservation,
   type Reserved,
   rateLimitTables,
 } from '../../../src/index.ts'
-import { closePeriods, reserveAll, settle, settleExpired } from '../../../src/quota/index.ts'
+import {
+  closePeriods,
+  Quota,
+  type QuotaConfig,
+  reserveAll,
+  settle,
+  settleExpired,
+} from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
@@ -36,12 +42,12 @@ const NAMED = { id: 'job', expires: '10m' } as const
 
 interface Processes extends QuotaUnderTest {
   /** Shares nothing with `quota` but the configuration and the tables. */
-  readonly other: Ratelimit
+  readonly other: Quota
 }
 
-function processes(limiter: Limiter, options: Partial<RatelimitConfig> = {}): Processes {
+function processes(limiter: Limiter, options: Partial<QuotaConfig> = {}): Processes {
   const one = quotaOn(database, limiter, options)
-  return { ...one, other: new Ratelimit(one.config) }
+  return { ...one, other: new Quota(one.config) }
 }
 
 function allowed(reserved: Reserved): Allowed & Reservation {
@@ -454,7 +460,7 @@ test.each([
   await quota.reserve('own', { rate: 5, limiter, ...NAMED })
   await other.settle({ key: 'own', id: 'job' }, 3, { limiter })
   expect(await quota.settle({ key: 'own', id: 'job' }, 3)).toMatchObject({ repeated: true })
-  const beside = new Ratelimit({ ...config, prefix: `${config.prefix} beside` })
+  const beside = new Quota({ ...config, prefix: `${config.prefix} beside` })
   const requests = [quota, beside].map((ratelimit) => ({ ratelimit, key: 'two' }))
   const listed = await reserveAll(requests, NAMED)
   const present = [

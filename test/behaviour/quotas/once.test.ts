@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -320,7 +320,7 @@ test.each([
   ['event', 'INVALID_OPTION'],
 ])('once: %j is refused before any SQL with %s', async (given, code) => {
   const { quota, config } = quotaOn(database, TEN_TOKENS)
-  const balance = new Ratelimit({ ...config, limiter: Ratelimit.balance(), prefix: 'once, refused' })
+  const balance = new Quota({ ...config, limiter: Ratelimit.balance(), prefix: 'once, refused' })
   const options = { once: given as Once }
   const requests = [{ ratelimit: quota, key: 'key' }]
   const refused = { code }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, limitAll, Ratelimit, type Reserved } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, oneOfEachKind, quotaOn } from '../../support/ten.ts'
 
@@ -11,7 +11,7 @@ const database = useDatabase()
 const code = 'OTHER_PLAN'
 
 /** Calls of a key that holds a row of another plan. */
-const CALLS: Readonly<Record<string, (quota: Ratelimit) => Promise<unknown>>> = {
+const CALLS: Readonly<Record<string, (quota: Quota) => Promise<unknown>>> = {
   limit: (quota) => quota.limit('key'),
   'a look': (quota) => quota.limit('key', { rate: 0 }),
   'a refund': (quota) => quota.limit('key', { rate: -1 }),
@@ -61,7 +61,7 @@ describe.each([
     const { clock, config, quota, rows } = quotaOn(database, before)
     await quota.limit('key', { rate: 9 })
     const stored = await rows()
-    const strict = new Ratelimit({ ...config, limiter: after, onOtherPlan: 'throw' })
+    const strict = new Quota({ ...config, limiter: after, onOtherPlan: 'throw' })
     for (const [how, call] of Object.entries(CALLS)) {
       await expect(call(strict), how).rejects.toMatchObject({ code })
     }
@@ -86,7 +86,7 @@ describe.each([
   test('after a reset the row begins under the new plan', async () => {
     const { config, quota } = quotaOn(database, before)
     await quota.limit('key', { rate: 9 })
-    const strict = new Ratelimit({ ...config, limiter: after, onOtherPlan: 'throw' })
+    const strict = new Quota({ ...config, limiter: after, onOtherPlan: 'throw' })
     await strict.resetUsedTokens('key')
     expect(await strict.limit('key')).toMatchObject({ success: true, remaining: 9 })
   })
@@ -97,7 +97,7 @@ describe.each([
     const together = await reserveAll([{ ratelimit: quota, key: 'key' }])
     if (!(reserved.success && together.success)) throw new Error('the example is wrong')
     await quota.resetUsedTokens('key')
-    const present = new Ratelimit({ ...config, limiter: after })
+    const present = new Quota({ ...config, limiter: after })
     await present.limit('key', { rate: 7 })
     const stored = await rows()
     for (const settle of [() => reserved.commit(6), () => reserved.release(), () => together.commit([2])]) {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
-import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -12,7 +12,7 @@ const NAME = { id: 'job', expires: '1h' } as const
 type Settle = (actual: number, limiter: Limiter) => Promise<unknown>
 
 /** Each way to settle an estimate of 4. */
-const WAYS: Readonly<Record<string, (quota: Ratelimit) => Promise<Settle>>> = {
+const WAYS: Readonly<Record<string, (quota: Quota) => Promise<Settle>>> = {
   commit: async (quota) => {
     const estimate = allowed(await quota.reserve('key', { rate: 4 }))
     return (actual, limiter) => estimate.commit(actual, { limiter })
@@ -61,7 +61,7 @@ test.each(Object.entries(WAYS))('%s refuses it before any SQL', async (_, reserv
   ] as const) {
     const { db, statements } = watch(database.db)
     const prefix = `another kind ${++prefixes}`
-    const quota = new Ratelimit({ db, limiter: own, prefix, durable: true, cleanupProbability: 0 })
+    const quota = new Quota({ db, limiter: own, prefix, durable: true, cleanupProbability: 0 })
     if (own.limit === Infinity) await quota.grant('key', 10)
     const settleWith = await reserve(quota)
     const before = statements.length

@@ -6,11 +6,10 @@ import {
   type Database,
   type Limiter,
   Ratelimit,
-  type RatelimitConfig,
   type Reservation,
   type Reserved,
 } from '../../../src/index.ts'
-import { reserveAll } from '../../../src/quota/index.ts'
+import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -32,12 +31,12 @@ function allowed(reserved: Reserved): Allowed & Reservation {
 
 interface Processes extends QuotaUnderTest {
   /** Shares nothing with `quota` but the configuration and the tables. */
-  readonly other: Ratelimit
+  readonly other: Quota
 }
 
-function processes(limiter: Limiter, options: Partial<RatelimitConfig> = {}): Processes {
+function processes(limiter: Limiter, options: Partial<QuotaConfig> = {}): Processes {
   const one = quotaOn(database, limiter, options)
-  return { ...one, other: new Ratelimit(one.config) }
+  return { ...one, other: new Quota(one.config) }
 }
 
 /** What settles an estimate in each way, under a plan. */
@@ -168,7 +167,7 @@ const LARGE = Ratelimit.slidingWindow(Number.MAX_SAFE_INTEGER, '10h')
 test('a sliding window of many settles what a small one has charged', async () => {
   const { quota, config } = processes(TEN['sliding window'])
   await quota.reserve('key', { rate: 4, ...NAMED })
-  await new Ratelimit({ ...config, limiter: LARGE } as RatelimitConfig).settle(NAME, 1)
+  await new Quota({ ...config, limiter: LARGE } as QuotaConfig).settle(NAME, 1)
   expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
 })
 
@@ -228,13 +227,13 @@ describe('during an outage that onError allows', () => {
   )
 })
 
-test.each<[string, Partial<RatelimitConfig>]>([
+test.each<[string, Partial<QuotaConfig>]>([
   ['another prefix', { prefix: 'stranger' }],
   ['the other table', { durable: true }],
 ])('a limiter of %s finds no reservation', async (_, options) => {
   const { config, quota } = processes(TEN['fixed window'])
   await quota.reserve('key', { rate: 4, ...NAMED })
-  const stranger = new Ratelimit({ ...config, ...options } as RatelimitConfig)
+  const stranger = new Quota({ ...config, ...options } as QuotaConfig)
   await expect(stranger.settle(NAME, 1)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
   expect(await quota.settle(NAME, 1)).toMatchObject({ remaining: 9 })
 })
@@ -242,7 +241,7 @@ test.each<[string, Partial<RatelimitConfig>]>([
 test('a limiter of another algorithm needs the present limiter', async () => {
   const { config, quota } = processes(TEN['fixed window'])
   await quota.reserve('key', { rate: 4, ...NAMED })
-  const stranger = new Ratelimit({ ...config, limiter: TEN['sliding window'] } as RatelimitConfig)
+  const stranger = new Quota({ ...config, limiter: TEN['sliding window'] } as QuotaConfig)
   await expect(stranger.settle(NAME, 1)).rejects.toMatchObject({ code: 'OTHER_PLAN' })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
   expect(await stranger.settle(NAME, 1, { limiter: TEN['fixed window'] })).toMatchObject({ remaining: 9 })
@@ -254,7 +253,7 @@ describe('refused before any SQL', () => {
     const { config, quota } = processes(TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4, ...NAMED }))
     const { db, statements } = watch(database.db)
-    const other = new Ratelimit({ ...config, db } as RatelimitConfig)
+    const other = new Quota({ ...config, db } as QuotaConfig)
     return { quota, reserved, statements, other }
   }
 
@@ -291,14 +290,14 @@ describe('refused before any SQL', () => {
 test('a limiter that became unlimited settles its earlier reservation', async () => {
   const { quota, config } = processes(TEN['fixed window'])
   await quota.reserve('key', { rate: 4, ...NAMED })
-  const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
+  const unlimited = new Quota({ ...config, limiter: Ratelimit.unlimited() })
   expect(await unlimited.settle(NAME, 1)).toMatchObject({ success: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
 })
 
 test('a limiter that is limited again does not settle an estimate that was never charged', async () => {
   const { quota, config } = processes(TEN['fixed window'])
-  const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
+  const unlimited = new Quota({ ...config, limiter: Ratelimit.unlimited() })
   await unlimited.reserve('key', { rate: 4, ...NAMED })
   expect(await quota.settle(NAME, 4)).toMatchObject({ success: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })

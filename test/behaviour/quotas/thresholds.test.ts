@@ -8,9 +8,8 @@ import {
   limitAll,
   Ratelimit,
   type Reservation,
-  type Threshold,
 } from '../../../src/index.ts'
-import { reserveAll } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, type Threshold } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -32,7 +31,7 @@ async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readon
   return crossed
 }
 
-async function reserve(quota: Ratelimit, rate: number): Promise<Allowed & Reservation> {
+async function reserve(quota: Quota, rate: number): Promise<Allowed & Reservation> {
   const reserved = await quota.reserve('key', { rate })
   expect(crossedBy(reserved)).toEqual([])
   if (!reserved.success) throw new Error('denied')
@@ -185,7 +184,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
   test('limitAll reports the thresholds of each limit if all are consumed, and none if one denies', async () => {
     const { quota, config } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 8 })
-    const silent = new Ratelimit({ ...config, prefix: `${config.prefix} silent`, thresholds: [] })
+    const silent = new Quota({ ...config, prefix: `${config.prefix} silent`, thresholds: [] })
     const requests = [
       { ratelimit: quota, key: 'key' },
       { ratelimit: silent, key: 'key', rate: 9 },
@@ -408,7 +407,7 @@ test('an unlimited or blocked plan crosses nothing', async () => {
 
 test('another limiter of the same rows has thresholds of its own', async () => {
   const { quota, config } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5] })
-  const other = new Ratelimit({ ...config, thresholds: [0.5, 0.6, 1] })
+  const other = new Quota({ ...config, thresholds: [0.5, 0.6, 1] })
   expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([0.5])
   expect(crossedBy(await other.limit('key', { rate: 5 }))).toEqual([0.6, 1])
 })
@@ -428,7 +427,7 @@ test('a window without a limit crosses what is used, and never what is left', as
 
 test('a threshold that is given twice is reported once', async () => {
   const { quota, config } = quotaOn(database, TEN['fixed window'], { thresholds: [{ used: 5 }, { used: 5 }] })
-  const other = new Ratelimit({ ...config, thresholds: [{ used: 5 }] })
+  const other = new Quota({ ...config, thresholds: [{ used: 5 }] })
   expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([{ used: 5 }])
   const both = [quota, other].map((ratelimit) => ({ ratelimit, key: 'other', rate: 3 }))
   const { results } = await limitAll(both)

@@ -2,7 +2,14 @@ import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Entry, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
-import { openReservations, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
+import {
+  openReservations,
+  Quota,
+  reserveAll,
+  settle,
+  settleExpired,
+  spend,
+} from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
 
@@ -28,8 +35,8 @@ function allowed<T extends { readonly success: boolean }>(answer: T): Extract<T,
 }
 
 /** The same limiter in another process. */
-function elsewhere({ config }: QuotaUnderTest): Ratelimit {
-  return new Ratelimit(config)
+function elsewhere({ config }: QuotaUnderTest): Quota {
+  return new Quota(config)
 }
 
 describe.each([
@@ -43,7 +50,7 @@ describe.each([
     { of: 'a new key', prepare: async () => {} },
     {
       of: 'a key that has used everything',
-      prepare: (quota: Ratelimit) => quota.limit('key', { rate: 10, force: true }),
+      prepare: (quota: Quota) => quota.limit('key', { rate: 10, force: true }),
     },
   ])('of $of is answered as a look, however often, and writes nothing', async ({ prepare }) => {
     const mine = quotaOn(database, limiter)
@@ -289,7 +296,7 @@ describe('credits', () => {
     const { clock, prefix } = quotaOn(database, TEN['calendar month'])
     const limiter = Ratelimit.credits()
     const config = { db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }
-    return { credits: new Ratelimit(config), rows: () => rowsOf({ prefix }), clock }
+    return { credits: new Quota(config), rows: () => rowsOf({ prefix }), clock }
   }
 
   test.each([

@@ -1,7 +1,7 @@
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import { checkTables, type Database, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
-import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -27,7 +27,7 @@ function balanceOn(db: Database): Ratelimit {
 }
 
 /** Every call that asks the database. */
-const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) => Promise<unknown>])[] = [
+const calls: readonly (readonly [string, (ratelimit: Quota, db: Database) => Promise<unknown>])[] = [
   ['limit', (ratelimit) => ratelimit.limit(SECRET, { rate: 4242 })],
   [
     'limit, many keys',
@@ -97,7 +97,7 @@ const NO_SECRET = '%s: no error of the database tells a key, a number or the con
 test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
   await forEachCode(async (code) => {
     const { db } = watch(database.db, () => Promise.reject(fromDriver(code)))
-    const ratelimit = new Ratelimit({ db, limiter, ...hidden })
+    const ratelimit = new Quota({ db, limiter, ...hidden, durable: false })
     const error = await call(ratelimit, db).catch((reason: unknown) => reason)
     expectNoSecret(error)
     // It was not refused before it reached the database.
@@ -106,7 +106,7 @@ test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
 })
 
 test('no error of invalid input has the secret in it', async () => {
-  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'secrets' })
+  const ratelimit = new Quota({ db: database.db, limiter, prefix: 'secrets', durable: false })
   const bad = SECRET.repeat(100)
   const refusals = [
     () => ratelimit.limit(bad),

@@ -2,8 +2,8 @@ import { pgSchema } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
 import { rateLimitTables } from '../../../schema/index.ts'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Database, type Limiter, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
-import { reserveAll } from '../../../src/quota/index.ts'
+import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -11,9 +11,9 @@ import { watch } from '../../support/watch.ts'
 const database = useDatabase()
 const clock = new TestClock()
 
-function limitOf(prefix: string, limiter: Limiter, durable = false): Ratelimit {
+function limitOf(prefix: string, limiter: Limiter, durable = false): Quota {
   const options = { db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }
-  return new Ratelimit(durable ? { ...options, durable } : options)
+  return new Quota({ ...options, durable })
 }
 
 /** With the version of each row, so that even writing the same again would show. */
@@ -196,8 +196,8 @@ describe.each([
     const limiter = Ratelimit.fixedWindow(10, '1m')
     function rowOf(name: string) {
       const options = { db: database.db, limiter, prefix: `${way} ${name}`, clock: clock.now }
-      const of = (reporting: Pick<RatelimitConfig, 'dryRun' | 'thresholds'>) =>
-        new Ratelimit({ ...options, ...reporting, cleanupProbability: 0 })
+      const of = (reporting: Pick<QuotaConfig, 'dryRun' | 'thresholds'>) =>
+        new Quota({ ...options, ...reporting, durable: false, cleanupProbability: 0 })
       return { of, plain: of({}) }
     }
 
@@ -355,8 +355,8 @@ test('a denial is one statement and writes no row, and with a new key it is two'
   const empty = Ratelimit.tokenBucket(1, '1m', 5, { initialTokens: 3 })
   const filling = new Ratelimit({ ...common, limiter: empty, prefix: 'denies 2' })
   const [first, second] = [window, filling].map((ratelimit) => ({ ratelimit, key: 'key' })) as [
-    { ratelimit: Ratelimit; key: string },
-    { ratelimit: Ratelimit; key: string },
+    { ratelimit: Quota; key: string },
+    { ratelimit: Quota; key: string },
   ]
   expect(await limitAll([first, second])).toMatchObject({ success: true })
   const before = await rows('denies')
@@ -401,10 +401,7 @@ test('a look at such a bucket does not begin it, whether the others are allowed 
 
 test('such a bucket begins to fill when the others deny, and a look says that it does not yet', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 2 })
-  const [filling, looked] = ['begins', 'not yet'].map((prefix) => limitOf(prefix, limiter)) as [
-    Ratelimit,
-    Ratelimit,
-  ]
+  const [filling, looked] = ['begins', 'not yet'].map((prefix) => limitOf(prefix, limiter)) as [Quota, Quota]
   const full = limitOf('full', Ratelimit.fixedWindow(0, '1m'))
   const { results } = await limitAll([
     { ratelimit: filling, key: 'key' },
@@ -485,7 +482,7 @@ test.each([1, 2, 6, 20])(
     const { db, statements } = watch(database.db)
     const limiter = Ratelimit.fixedWindow(5, '1m')
     const requests = Array.from({ length: limits }, (_, i) => ({
-      ratelimit: new Ratelimit({
+      ratelimit: new Quota({
         ...{ db, limiter, prefix: `trips ${limits} ${i % 2}`, cleanupProbability: 0 },
         ...(i % 3 === 0 ? { durable: true } : {}),
       }),

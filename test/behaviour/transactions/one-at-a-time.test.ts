@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
-import { reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -29,10 +29,10 @@ function counting(db: Database, most: { count: number }): Database {
 
 test('lists, settlements and settleExpired send one statement at a time in a transaction', async () => {
   const clock = new TestClock()
-  const common = { db: database.db, durable: true, clock: clock.now, cleanupProbability: 0 }
-  const creditsOf = (prefix: string) => new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix })
+  const common = { db: database.db, clock: clock.now, cleanupProbability: 0 }
+  const creditsOf = (prefix: string) => new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
   const [gifts, payments] = [creditsOf('gifts'), creditsOf('payments')]
-  const month = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(10, '30d'), prefix: 'month' })
+  const month = new Quota({ ...common, limiter: Ratelimit.fixedWindow(10, '30d'), prefix: 'month' })
   const all = [
     { ratelimit: month, key: 'org' },
     { ratelimit: gifts, key: 'org' },

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
-import { closePeriods } from '../../../src/quota/index.ts'
+import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
@@ -28,7 +28,7 @@ describe.each(examples)('$name', ({ name, of }) => {
   // Nothing comes back while a test runs.
   const { limiter } = of(5, '365d')
   const ratelimit = (prefix: string, durable: boolean) =>
-    new Ratelimit({ db: database.db, limiter, prefix: `${name} ${prefix}`, ...(durable ? { durable } : {}) })
+    new Quota({ db: database.db, limiter, prefix: `${name} ${prefix}`, durable })
 
   test.each([true, false])('a rollback undoes the charge (durable: %s)', async (durable) => {
     const limit = ratelimit('rollback', durable)
@@ -84,7 +84,7 @@ test('a rollback undoes the work of every method', async () => {
 test('another process settles a reservation by its name, or leaves it as it was with a rollback', async () => {
   const limiter = calendarWindow(10, 'month')
   const config = { db: database.db, limiter, prefix: 'name', durable: true, clock: new TestClock().now }
-  const [limit, other] = [new Ratelimit(config), new Ratelimit(config)]
+  const [limit, other] = [new Quota(config), new Quota(config)]
   const name = { key: 'key', id: 'job' }
   await limit.reserve('key', { rate: 4, id: 'job', expires: '1h' })
   await rolledBack(database.db, async (tx) => {
@@ -107,7 +107,7 @@ test('closePeriods hands out an ended period with the transaction, and keeps it 
     durable: true,
     keepEnded: true,
   } as const
-  const limit = new Ratelimit(config)
+  const limit = new Quota(config)
   await limit.limit('key', { rate: 7 })
   clock.ms = Date.UTC(2026, 1, 1)
   const close = (tx: Database) => closePeriods(tx, { prefix, limiter, clock: clock.now })
@@ -126,7 +126,7 @@ test('a limiter that is built on a transaction joins it with every call', async 
     const { db, statements } = watch(tx)
     const joined: Database = { ...db, rollback: undefined }
     const limiter = Ratelimit.fixedWindow(5, '1h')
-    const limit = new Ratelimit({
+    const limit = new Quota({
       db: joined,
       limiter,
       prefix: 'built',
@@ -180,7 +180,7 @@ test('leaves the settings of the transaction and the session as they were', asyn
 test.runIf(hasServer())('a pool of one does not hang', async () => {
   const { db } = database.connect(1)
   const limiter = Ratelimit.fixedWindow(100, '1h')
-  const limit = new Ratelimit({ db, limiter, prefix: 'pool of one', cleanupProbability: 1, durable: true })
+  const limit = new Quota({ db, limiter, prefix: 'pool of one', cleanupProbability: 1, durable: true })
   const other = new Ratelimit({ db, limiter, prefix: 'pool of one', autoMigrate: true })
   await db.transaction(async (tx) => {
     await limit.limit('key', { tx })

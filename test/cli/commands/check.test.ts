@@ -77,7 +77,13 @@ test('says which limits have live rows in the table that they do not use', async
   await insert('rate_limit_ephemeral', 'exports', 'ended', "now() - interval '1 day'")
   await insert('rate_limit_durable', 'exports', 'a', "now() + interval '1 day'")
   await insert('rate_limit_ephemeral', 'requests', 'a', "now() + interval '1 day'")
+  for (const table of ['rate_limit_ephemeral', 'rate_limit_durable']) {
+    await insert(table, 'tokens', table, "now() + interval '1 day'")
+    await insert(table, 'calls', table, "now() + interval '1 day'")
+  }
   const printed = await check(database, ...module)
   expect(printed).toContain('"exports" has 1 live row in "rate_limit_ephemeral"')
   expect(printed).not.toContain('requests')
+  expect(printed).toContain('"tokens" has 1 live row in "rate_limit_ephemeral"')
+  expect(printed).toContain('"calls" has 1 live row in "rate_limit_durable"')
 })

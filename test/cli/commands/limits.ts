@@ -1,14 +1,21 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 
 // The module that the tests give to `drizzle-ratelimit top --limits`.
 
 const plans = { free: Ratelimit.fixedWindow(5, '1h'), paid: Ratelimit.fixedWindow(500, '1h') }
 
+const db = drizzle('postgres://unused')
+const limiter = Ratelimit.fixedWindow(500, '1h')
+
 const limits: Readonly<Record<string, unknown>> = {
   requests: Ratelimit.fixedWindow(5, '1h'),
   logins: lockout(5, '15m', { block: '1h' }),
   exports: { limiterOf: (key: string) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
+  tokens: new Quota({ db, limiter, prefix: 'tokens' }),
+  calls: new Ratelimit({ db, limiter, prefix: 'calls' }),
 }
 
 export default limits

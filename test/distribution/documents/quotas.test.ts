@@ -13,7 +13,13 @@ import {
   type Usage,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
-import { type ClosePeriodsOptions, openReservations, type SettledSpending } from 'drizzle-ratelimit/quota'
+import {
+  type ClosePeriodsOptions,
+  openReservations,
+  Quota,
+  type QuotaConfig,
+  type SettledSpending,
+} from 'drizzle-ratelimit/quota'
 import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -39,7 +45,12 @@ vi.mock('drizzle-ratelimit/quota', async (importOriginal) => {
   const original = await importOriginal<typeof import('drizzle-ratelimit/quota')>()
   const timedClose = (tx: Database, options: ClosePeriodsOptions) =>
     original.closePeriods(tx, { clock: () => new Date(), ...options })
-  return { ...original, closePeriods: timedClose }
+  class TimedQuota extends original.Quota {
+    constructor(config: QuotaConfig) {
+      super({ clock: () => new Date(), cleanupProbability: 0, ...config } as QuotaConfig)
+    }
+  }
+  return { ...original, closePeriods: timedClose, Quota: TimedQuota }
 })
 
 vi.mock('drizzle-ratelimit/reports', async (importOriginal) => {
@@ -129,7 +140,7 @@ async function undone(work: (tx: app.Tx) => Promise<unknown>): Promise<void> {
 describe('what the page says', () => {
   test('periods', async () => {
     const limiters = await block<Record<'utc' | 'tokyo' | 'subscription', Limiter>>('Periods')
-    const quota = new Ratelimit({ db: app.db, limiter: limiters.utc, prefix: 'periods' })
+    const quota = new Quota({ db: app.db, limiter: limiters.utc, prefix: 'periods' })
     const period = async (limiter: Limiter) => {
       await quota.limit('org', { limiter })
       const { start = 0, reset } = await quota.getRemaining('org', { limiter })
@@ -153,7 +164,7 @@ describe('what the page says', () => {
 
   test('plans: the next plan counts what has been used', async () => {
     const team = calendarWindow(100, 'month')
-    const quota = new Ratelimit({ db: app.db, limiter: team, prefix: 'plans', durable: true })
+    const quota = new Quota({ db: app.db, limiter: team, prefix: 'plans', durable: true })
     await quota.limit('org', { rate: 70 })
     const left = async (limiter?: Limiter) => (await quota.getRemaining('org', { limiter })).remaining
 
@@ -180,7 +191,7 @@ describe('what the page says', () => {
   test('plans: a bucket keeps what is left, and is new after a sweep', async () => {
     const small = Ratelimit.tokenBucket(1, '1h', 10)
     const large = Ratelimit.tokenBucket(1, '1h', 100)
-    const quota = new Ratelimit({ db: app.db, limiter: small, prefix: 'bucket plans', durable: true })
+    const quota = new Quota({ db: app.db, limiter: small, prefix: 'bucket plans', durable: true })
     await quota.limit('org')
     expect(await quota.getRemaining('org', { limiter: large })).toMatchObject({ remaining: 9, used: 91 })
     at('2026-03-12T12:00:00Z')
@@ -207,7 +218,7 @@ describe('what the page says', () => {
   test('a debt ends with its period, or is paid back by refills', async () => {
     const { served, traffic } = await block<{
       served(org: string, megabytes: number): Promise<LimitResult>
-      traffic: Ratelimit
+      traffic: Quota
     }>('Debts')
     await served('org', 900)
     expect(await served('org', 400)).toMatchObject({ success: true, remaining: 0 })
@@ -226,7 +237,7 @@ describe('what the page says', () => {
 
   test('a reservation is settled once, and gives back to the period that paid', async () => {
     const limiter = calendarWindow(1000, 'month')
-    const quota = new Ratelimit({ db: app.db, limiter, prefix: 'reserved', durable: true })
+    const quota = new Quota({ db: app.db, limiter, prefix: 'reserved', durable: true })
     const reserve = async (key: string) => {
       const reserved = await quota.reserve(key, { rate: 400 })
       if (!reserved.success) throw new Error('denied')
@@ -254,7 +265,7 @@ describe('what the page says', () => {
 
   test('a reservation in a transaction is settled outside it, unless in it', async () => {
     const limiter = calendarWindow(1000, 'month')
-    const quota = new Ratelimit({ db: app.db, limiter, prefix: 'joined', durable: true })
+    const quota = new Quota({ db: app.db, limiter, prefix: 'joined', durable: true })
     let waiting: Promise<LimitResult> | undefined
     let settled = false
     await app.db.transaction(async (tx) => {
@@ -288,7 +299,7 @@ describe('what the page says', () => {
         reset: number
         biggest: (KeyUsage | OtherUsage)[]
       }>
-      uploads: Ratelimit
+      uploads: Quota
     }>('Knowing what is used')
     expect(await upload('small', 10)).toEqual({ crossed: [], wouldDeny: false })
     expect(await upload('big', 799)).toEqual({ crossed: [], wouldDeny: false })
@@ -337,7 +348,7 @@ describe('the cookbook', () => {
     const { report, change, reports } = await block<{
       report(org: app.Org, pages: number): Promise<number>
       change(org: app.Org, plan: app.Plan): Promise<app.Org>
-      reports: Ratelimit
+      reports: Quota
     }>('A monthly plan, with an upgrade in the middle')
     let org = await newOrg('monthly', 'team', '2026-01-31T09:15:00Z', 'Europe/Berlin')
     expect(await report(org, 900)).toBe(100)
@@ -371,7 +382,7 @@ describe('the cookbook', () => {
 
   test('a bucket that keeps its use', async () => {
     const { exported, exportRows, move } = await block<{
-      exported: Ratelimit
+      exported: Quota
       exportRows(org: string, rate: number): Promise<LimitResult>
       move(org: string, to: app.Plan): Promise<void>
     }>('A bucket that keeps what was used')
@@ -399,7 +410,7 @@ describe('the cookbook', () => {
   test('a time zone that the customer may change', async () => {
     const { lookup, lookups, relocate } = await block<{
       lookup(org: string): Promise<LimitResult>
-      lookups: Ratelimit
+      lookups: Quota
       relocate(org: string, timeZone: string): Promise<string>
     }>('A time zone that the customer may change')
     const useUp = async (org: string) => {
@@ -450,7 +461,7 @@ describe('the cookbook', () => {
   test('LLM tokens with reserve and commit', async () => {
     const { complete, tokens } = await block<{
       complete(org: string, prompt: string): Promise<string>
-      tokens: Ratelimit
+      tokens: Quota
     }>('LLM tokens with reserve and commit')
     const prompt = 'x'.repeat(1000)
     const completions = () => app.db.$count(app.completions, eq(app.completions.org, 'llm'))
@@ -569,8 +580,8 @@ describe('the cookbook', () => {
   test('per second and per month at once', async () => {
     const { call, perSecond, perMonth } = await block<{
       call(org: string): Promise<{ success: boolean; retryAfter: number; deniedBy: string[] }>
-      perSecond: Ratelimit
-      perMonth: Ratelimit
+      perSecond: Quota
+      perMonth: Quota
     }>('Per second and per month at once')
     for (let calls = 0; calls < 10; calls++) expect(await call('org')).toMatchObject({ success: true })
     expect(await call('org')).toEqual({ success: false, retryAfter: 1000, deniedBy: ['calls-per-second'] })
@@ -620,7 +631,7 @@ describe('the cookbook', () => {
       openJobs(org: string): Promise<unknown[]>
     }>('Reservations with a name')
     const limiter = Ratelimit.balance()
-    const credits = new Ratelimit({ db: app.db, limiter, prefix: 'job-credits', durable: true })
+    const credits = new Quota({ db: app.db, limiter, prefix: 'job-credits', durable: true })
     await credits.grant('jobs', 250)
     await Promise.all([accept('jobs', 'one'), accept('jobs', 'one'), accept('jobs', 'two')])
     await expect(accept('jobs', 'three')).rejects.toBeInstanceOf(app.QuotaExceeded)
@@ -642,7 +653,7 @@ describe('the cookbook', () => {
       end(org: string, job: string, cost: number): Promise<SettledSpending>
     }>('Several limits under one name')
     const limiter = Ratelimit.balance()
-    const paid = new Ratelimit({ db: app.db, limiter, prefix: 'job-paid', durable: true })
+    const paid = new Quota({ db: app.db, limiter, prefix: 'job-paid', durable: true })
     await paid.grant('both', 50)
     for (let job = 0; job < 9; job++) await begin('both', `job ${job}`)
     await Promise.all([begin('both', 'last but one'), begin('both', 'last but one'), begin('both', 'job 0')])
@@ -675,7 +686,7 @@ describe('the cookbook', () => {
   test('a top-up that is delivered twice', async () => {
     const { paid, credits } = await block<{
       paid(payment: { id: string; org: string; credits: number }): Promise<Usage>
-      credits: Ratelimit
+      credits: Quota
     }>('A top-up that is delivered twice')
     const payment = { id: 'payment 1', org: 'org', credits: 100 }
     await Promise.all([paid(payment), paid(payment)])
@@ -687,7 +698,7 @@ describe('the cookbook', () => {
   test('first the month, then the credits', async () => {
     const { draw, bought } = await block<{
       draw(org: string, images: number, work: () => Promise<void>): Promise<object>
-      bought: Ratelimit
+      bought: Quota
     }>('First the month, then the credits')
     const done = async () => {}
     await bought.grant('org', 500)
@@ -706,8 +717,8 @@ describe('the cookbook', () => {
   test('an estimate, first from the month, then from the credits', async () => {
     const { ask, month, credits } = await block<{
       ask(org: string, prompt: string): Promise<void>
-      month: Ratelimit
-      credits: Ratelimit
+      month: Quota
+      credits: Quota
     }>('An estimate, first from the month, then from the credits')
     const used = async (org: string) => [
       (await month.getRemaining(org)).used,
@@ -773,8 +784,8 @@ describe('the cookbook', () => {
   test('tokens and cents, settled together', async () => {
     const { summarise, monthlyTokens, cents } = await block<{
       summarise(org: string, run: () => Promise<{ tokens: number; cost: number }>): Promise<void>
-      monthlyTokens: Ratelimit
-      cents: Ratelimit
+      monthlyTokens: Quota
+      cents: Quota
     }>('Tokens and cents, settled together')
     const used = () =>
       Promise.all([monthlyTokens, cents].map(async (limit) => (await limit.getRemaining('org')).used))
@@ -794,7 +805,7 @@ describe('the cookbook', () => {
   test('failed logins, outside the transaction', async () => {
     const { logIn, perAccount } = await block<{
       logIn(address: string, email: string, password: string): Promise<void>
-      perAccount: Ratelimit
+      perAccount: Quota
     }>('Failed logins, outside the transaction')
     const sessions = () => app.db.$count(app.sessions)
     const left = async () => (await perAccount.getRemaining('a@example.com')).remaining
@@ -856,7 +867,7 @@ describe('the cookbook', () => {
   })
 
   test('a warning mail at 80 %', async () => {
-    const { send, sent } = await block<{ send(org: string, rate: number): Promise<void>; sent: Ratelimit }>(
+    const { send, sent } = await block<{ send(org: string, rate: number): Promise<void>; sent: Quota }>(
       'A warning mail at 80 %',
     )
     const mails = async (org: string) =>
@@ -901,7 +912,7 @@ describe('the cookbook', () => {
   test('a warning of few credits, with any open estimates', async () => {
     const { ask, prepaid } = await block<{
       ask(org: string, prompt: string): Promise<string>
-      prepaid: Ratelimit
+      prepaid: Quota
     }>('A warning of few credits')
     const thinking = vi.spyOn(app.llm, 'complete')
     const warned = () => app.db.$count(app.warnings)
@@ -956,7 +967,7 @@ describe('the cookbook', () => {
   test('an admin page, sorted by the share that is used', async () => {
     const { biggest, pages } = await block<{
       biggest(page: number, size?: number): Promise<{ org: string; share: number }[]>
-      pages: Ratelimit
+      pages: Quota
     }>('An admin page, sorted by the share that is used')
     await app.db.delete(app.orgs)
     const uses = { a: 100, b: 900, c: 1000, d: 1200, e: 0 } as const
@@ -1019,7 +1030,7 @@ describe('the cookbook', () => {
     // From the month to the year and back: two periods begin on the 1st of January, and each is billed once.
     at('2027-01-10T00:00:00Z')
     const yearly = { limiter: calendarWindow(1000, 'year'), prefix: 'prints', durable: true } as const
-    const prints = new Ratelimit({ db: app.db, ...yearly, keepEnded: true })
+    const prints = new Quota({ db: app.db, ...yearly, keepEnded: true })
     for (const org of ['moves', 'a', 'z']) await print(org, 5)
     at('2027-02-01T00:00:00Z')
     await closeMonths()
@@ -1083,7 +1094,7 @@ describe('the recipes for billing', () => {
   test('units that are weighted by the model', async () => {
     const { ask, units } = await block<{
       ask(org: string, model: 'small' | 'large', prompt: string, maxTokens: number): Promise<string>
-      units: Ratelimit
+      units: Quota
     }>('Units that are weighted by the model')
     const prompt = 'x'.repeat(1000)
     // 4,000 tokens in, 3,000 out: 4 and 12 units of the small model, 80 and 240 of the large one.
@@ -1104,7 +1115,7 @@ describe('the recipes for billing', () => {
     const { record, closeMonths, overage } = await block<{
       record(org: string, minutes: number): Promise<readonly unknown[]>
       closeMonths(): Promise<void>
-      overage: Ratelimit
+      overage: Quota
     }>('Overage after the included units')
     const lines = async () => {
       const all = await app.db.select().from(app.invoiceLines).orderBy(app.invoiceLines.id)
@@ -1134,7 +1145,7 @@ describe('the recipes for billing', () => {
     const { use, paid, wallet } = await block<{
       use(org: string, rate: number): Promise<void>
       paid(payment: { id: string; org: string; credits: number }): Promise<void>
-      wallet: Ratelimit
+      wallet: Quota
     }>('Credits that top themselves up')
     await wallet.grant('org', 500)
     let [spent, granted] = [0, 500]
@@ -1154,7 +1165,7 @@ describe('the recipes for billing', () => {
   })
 
   test('a ledger', async () => {
-    const { prepaid } = await block<{ prepaid: Ratelimit }>('A ledger')
+    const { prepaid } = await block<{ prepaid: Quota }>('A ledger')
     await prepaid.grant('org', 500, { once: { id: 'payment:7', for: '90d' } })
     await prepaid.limit('org', { rate: 40 })
     await prepaid.limit('org', { rate: 4000 })

@@ -4,6 +4,7 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/pg-proxy'
 import { type Database, type LimitResult, limitAll, Ratelimit } from 'drizzle-ratelimit'
 import { rateLimit } from 'drizzle-ratelimit/hono'
 import { clientKey } from 'drizzle-ratelimit/http'
+import { Quota } from 'drizzle-ratelimit/quota'
 import { Hono } from 'hono'
 import pg from 'pg'
 
@@ -62,7 +63,7 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
     })
   }
   if (path === '/settled') {
-    const quota = new Ratelimit({ ...common, prefix: 'settled' })
+    const quota = new Quota({ ...common, prefix: 'settled', durable: false })
     const id = crypto.randomUUID()
     const reserved = await quota.reserve(key, { rate: 20, id, expires: '1h' })
     return [reserved.success ? await quota.settle({ key, id }, 1) : reserved]

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import type { Ratelimit } from 'drizzle-ratelimit'
+import type { Quota } from 'drizzle-ratelimit/quota'
 import { describe, expect, inject, test } from 'vitest'
 import { emptyDatabase } from '../../support/databases.ts'
 import { ENTRIES } from '../../support/entries.ts'
@@ -89,10 +89,10 @@ describe('its ES and its CommonJS modules in one process', async () => {
   )
 
   test.each(kinds)('functions of %s take limiters of the other', async (kind, own, other) => {
-    const limited = (from: Package, prefix: string) =>
-      new from.Ratelimit({ db, limiter: own.Ratelimit.fixedWindow(5, '1m'), prefix: `${kind} ${prefix}` })
+    const limited = (from: Functions, prefix: string) =>
+      new from.Quota({ db, limiter: own.Ratelimit.fixedWindow(5, '1m'), prefix: `${kind} ${prefix}` })
     const sources = [limited(other, 'other'), limited(own, 'own')].map((each) => ({
-      ratelimit: each as Ratelimit,
+      ratelimit: each as Quota,
       key: 'key',
     }))
     const [{ ratelimit }] = sources as [(typeof sources)[0]]

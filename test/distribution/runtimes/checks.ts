@@ -11,7 +11,7 @@ import {
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { rateLimit } from 'drizzle-ratelimit/hono'
-import { closePeriods, reserveAll, spend } from 'drizzle-ratelimit/quota'
+import { closePeriods, Quota, reserveAll, spend } from 'drizzle-ratelimit/quota'
 import { usage } from 'drizzle-ratelimit/reports'
 import { Hono } from 'hono'
 import { load, openers } from './drivers.ts'
@@ -25,8 +25,8 @@ const { db, hasTransactions, end } = await open({ url, proxy, http })
 const run = `${RUNTIME} ${DRIVER}`
 const five = Ratelimit.fixedWindow(5, '1h')
 
-function limiter(name: string, options: object = {}): Ratelimit {
-  return new Ratelimit({ db, limiter: five, prefix: `${run} ${name}`, ...options })
+function limiter(name: string, options: object = {}): Quota {
+  return new Quota({ durable: false, db, limiter: five, prefix: `${run} ${name}`, ...options })
 }
 
 /** For drivers that have them. */

@@ -15,10 +15,9 @@ import {
   type LimitResult,
   limitAll,
   Ratelimit,
-  type Threshold,
   type Usage,
 } from '../../../src/index.ts'
-import { prorate, reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { prorate, Quota, reserveAll, settle, spend, type Threshold } from '../../../src/quota/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
@@ -33,9 +32,9 @@ new Ratelimit({ ...common, durable: false })
 new Ratelimit({ ...common, synchronousCommit: true })
 // @ts-expect-error
 new Ratelimit({ ...common, durable: false, synchronousCommit: true })
-new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0 })
+new Quota({ ...common, keepEnded: true, cleanupProbability: 0 })
 // @ts-expect-error a limiter that keeps rows does not sweep them
-new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
+new Quota({ ...common, keepEnded: true, cleanupProbability: 0.1 })
 new Ratelimit({ ...common, distributed: true, durable: true })
 // @ts-expect-error it is true or false, and the tables say over how many shards
 new Ratelimit({ ...common, distributed: 32 })
@@ -167,17 +166,17 @@ new Ratelimit({ ...common, onDegraded: () => {} })
 new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
 // @ts-expect-error no such answer
 new Ratelimit({ ...common, onError: 'ignore' })
-new Ratelimit({ ...common, keepEnded: true, grace: '1h' })
+new Quota({ ...common, keepEnded: true, grace: '1h' })
 // @ts-expect-error an ended period that may be swept cannot be corrected
-new Ratelimit({ ...common, grace: '1h' })
-new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
-new Ratelimit({ ...common, thresholds: [0.8, { used: 10_000 }, { left: 0 }] })
+new Quota({ ...common, grace: '1h' })
+new Quota({ ...common, thresholds: [0.8, 1], dryRun: true })
+new Quota({ ...common, thresholds: [0.8, { used: 10_000 }, { left: 0 }] })
 // @ts-expect-error a threshold is one amount
-new Ratelimit({ ...common, thresholds: [{ used: 10, left: 10 }] })
+new Quota({ ...common, thresholds: [{ used: 10, left: 10 }] })
 // @ts-expect-error no such amount
-new Ratelimit({ ...common, thresholds: [{ remaining: 10 }] })
+new Quota({ ...common, thresholds: [{ remaining: 10 }] })
 // @ts-expect-error a threshold has an amount
-new Ratelimit({ ...common, thresholds: [{}] })
+new Quota({ ...common, thresholds: [{}] })
 
 const lease = { tokens: 50, for: '1s' } as const
 
@@ -203,7 +202,7 @@ new Ratelimit({ ...common, onEntries: async () => {}, distributed: true })
 recording.prefix
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
-new Ratelimit({ ...common, blocks: true, durable: true, thresholds: [0.8], use: [countDenials()] })
+new Quota({ ...common, blocks: true, durable: true, thresholds: [0.8], use: [countDenials()] })
 // @ts-expect-error calls from memory would not see a block
 new Ratelimit({ ...common, lease, blocks: true })
 // @ts-expect-error a lease has a size
@@ -213,9 +212,9 @@ new Ratelimit({ ...common, lease: { tokens: 50 } })
 // @ts-expect-error a crash would lose what is durable
 new Ratelimit({ ...common, lease, durable: true })
 // @ts-expect-error reports would count what were not used
-new Ratelimit({ ...common, lease, keepEnded: true })
+new Quota({ ...common, lease, keepEnded: true })
 // @ts-expect-error reports would count what were not used
-new Ratelimit({ ...common, lease, thresholds: [0.8] })
+new Quota({ ...common, lease, thresholds: [0.8] })
 // @ts-expect-error calls that share nothing have no lease
 new Ratelimit({ ...common, lease, coalesce: false })
 export async function closed(api: Ratelimit): Promise<void> {
@@ -238,7 +237,18 @@ prorate(prorated.limiter, prorated.limiter, prorated.end)
 // @ts-expect-error a subscription begins at a Date
 calendarWindow(5, 'month', { anchor: '2026-01-31' })
 
-export async function quotas(quota: Ratelimit): Promise<void> {
+new Quota({ ...common, synchronousCommit: true })
+new Quota({ ...common, durable: false, lease: { tokens: 5, for: '1s' } })
+// @ts-expect-error the durable table has no leases
+new Quota({ ...common, lease: { tokens: 5, for: '1s' } })
+// @ts-expect-error without durable there is no WAL to wait for
+new Quota({ ...common, durable: false, synchronousCommit: true })
+// @ts-expect-error only a quota keeps periods that have ended
+new Ratelimit({ ...common, keepEnded: true })
+// @ts-expect-error
+new Ratelimit({ ...common, thresholds: [0.8] })
+
+export async function quotas(quota: Quota): Promise<void> {
   await quota.limit('key', { force: true, limiter: Ratelimit.unlimited() })
   const { used, start }: Usage = await quota.getRemaining('key')
   const began: number | undefined = start
@@ -291,7 +301,7 @@ export async function startTimes(api: Ratelimit): Promise<void> {
   await api.schedule('key')
 }
 
-const credits = new Ratelimit({
+const credits = new Quota({
   db,
   limiter: Ratelimit.credits({ keep: '35d' }),
   prefix: 'credits',
@@ -306,7 +316,7 @@ new Ratelimit({
 })
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
 // @ts-expect-error grants have no periods
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
+new Quota({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
 // @ts-expect-error the rows of a key are on several shards
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
 // @ts-expect-error credits are not leased

@@ -1,9 +1,11 @@
-import type { Allowed, Limiter, Ratelimit, ReservedPart, ReserveOptions } from 'drizzle-ratelimit'
+import type { Allowed, Limiter, Ratelimit, ReservedPart } from 'drizzle-ratelimit'
+import type { Quota, ReserveOptions } from 'drizzle-ratelimit/quota'
 
 // What does not compile of reservations with a name.
 
-declare const tokens: Ratelimit
-declare const credits: Ratelimit<'credits'>
+declare const api: Ratelimit
+declare const tokens: Quota
+declare const credits: Quota<'credits'>
 declare const PLAN: Limiter
 
 export const named: ReserveOptions = { rate: 4000, id: 'job', expires: '10m', atLeast: 1 }
@@ -25,6 +27,12 @@ export const twice: ReserveOptions = { id: 'job', expires: '10m', once: { id: 'j
 export const bare: Promise<Allowed> = tokens.settle('job', 3120)
 // @ts-expect-error A name has a key.
 export const keyless: Promise<Allowed> = tokens.settle({ id: 'job' }, 3120)
+// @ts-expect-error Only a quota has names.
+void api.reserve('org:1', { id: 'job', expires: '10m' })
+// @ts-expect-error
+void api.settle({ key: 'org:1', id: 'job' }, 1)
+// @ts-expect-error
+void api.changePlan('org:1', { to: PLAN })
 export const granted: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1)
 // @ts-expect-error Credits have no plans.
 export const planned: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1, { limiter: PLAN })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Allowed, type Limiter, type LimitResult, Ratelimit } from '../../../src/index.ts'
-import { spend } from '../../../src/quota/index.ts'
+import { Quota, spend } from '../../../src/quota/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import * as app from '../../support/docs-app.ts'
 import { tell } from '../../support/happened.ts'
@@ -39,8 +39,8 @@ async function newOrg(id: string): Promise<void> {
 test('estimates and known costs, from the month and the credits', async () => {
   const processes = await twoProcesses<{
     ask(org: string, prompt: string): Promise<void>
-    month: Ratelimit
-    credits: Ratelimit
+    month: Quota
+    credits: Quota
   }>('An estimate, first from the month, then from the credits')
   const [{ month, credits }] = processes
   await credits.grant('org', 3000)
@@ -90,7 +90,7 @@ async function deliverAll<Message, Exports>(
 test('charges, top-ups and costs that are delivered four times', async () => {
   const charges = await twoProcesses<{
     deliver(event: { id: string; org: string; units: number }): Promise<string>
-    units: Ratelimit
+    units: Quota
   }>('A charge that is delivered twice')
   const events = Array.from({ length: 30 }, (_, id) => ({ id: `event ${id}`, org: 'org', units: 40 }))
   const told = await deliverAll(charges, events, ({ deliver }, event) => deliver(event))
@@ -102,7 +102,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
 
   const topUps = await twoProcesses<{
     paid(payment: { id: string; org: string; credits: number }): Promise<unknown>
-    credits: Ratelimit
+    credits: Quota
   }>('A top-up that is delivered twice')
   const payments = Array.from({ length: 20 }, (_, id) => ({ id: `payment ${id}`, org: 'org', credits: 5 }))
   await deliverAll(topUps, payments, ({ paid }, payment) => paid(payment))
@@ -111,7 +111,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
   const films = await twoProcesses<{
     film(org: string, script: string): Promise<void>
     filmed(told: { reference: string; length: number }): Promise<Allowed>
-    seconds: Ratelimit
+    seconds: Quota
   }>('A cost that a webhook reports')
   const filming = vi.spyOn(app.studio, 'film')
   await Promise.all(Array.from({ length: 20 }, (_, place) => films[place % 2]?.film('org', 'x'.repeat(100))))
@@ -126,7 +126,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
 })
 
 test('warnings under a load of denials', async () => {
-  const processes = await twoProcesses<{ send(org: string, rate: number): Promise<void>; sent: Ratelimit }>(
+  const processes = await twoProcesses<{ send(org: string, rate: number): Promise<void>; sent: Quota }>(
     'A warning mail at 80 %',
   )
   for (const [org, rate] of Object.entries({ sevens: 7, ones: 1 })) {
@@ -143,7 +143,7 @@ test('warnings under a load of denials', async () => {
 
 test('a plan that changes while charges of the old one wait', async () => {
   const processes = await twoProcesses<{
-    exported: Ratelimit
+    exported: Quota
     exportRows(org: string, rate: number): Promise<LimitResult>
     move(org: string, to: app.Plan): Promise<void>
   }>('A bucket that keeps what was used')
@@ -190,7 +190,7 @@ test('a customer who changes the zone during the calls', async () => {
 })
 
 interface Invoicing {
-  prints: Ratelimit
+  prints: Quota
   print(org: string, pages: number): Promise<void>
   closeMonths(): Promise<void>
 }
@@ -210,7 +210,7 @@ const YEARLY = calendarWindow(1000, 'year', {
 /** Prints of the last month under a plan, by a clock that is still there. */
 async function printedLastMonth(pages: Readonly<Record<string, number>>, limiter: Limiter): Promise<void> {
   const options = { prefix: 'prints', durable: true, keepEnded: true, clock: inLastMonth } as const
-  const prints = new Ratelimit({ db: database.db, limiter: MONTHLY, ...options })
+  const prints = new Quota({ db: database.db, limiter: MONTHLY, ...options })
   await Promise.all(Object.entries(pages).map(([org, rate]) => prints.limit(org, { rate, limiter })))
 }
 

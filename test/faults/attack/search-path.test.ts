@@ -8,7 +8,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Limiter } from '../../../src/algorithms/algorithm.ts'
 import { checkTables, limitAll, Ratelimit, rateLimitDurable, rateLimitTables } from '../../../src/index.ts'
-import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
+import { closePeriods, Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
@@ -79,8 +79,8 @@ async function callEverything(round: string): Promise<void> {
       const storage = durable
         ? ({ durable, ...(synchronousCommit ? { synchronousCommit } : {}) } as const)
         : {}
-      const ratelimit = new Ratelimit({
-        ...{ db: db(), limiter, prefix, cleanupProbability: 0 },
+      const ratelimit = new Quota({
+        ...{ db: db(), limiter, prefix, cleanupProbability: 0, durable: false },
         ...rest,
         ...storage,
       })
@@ -101,7 +101,7 @@ async function callEverything(round: string): Promise<void> {
     await unblock(logins, key)
   }
   const limited = Ratelimit.tokenBucket(5, '1s', 5)
-  const line = new Ratelimit({ db: db(), limiter: limited, prefix: `${round} line`, durable: true })
+  const line = new Quota({ db: db(), limiter: limited, prefix: `${round} line`, durable: true })
   for (const rate of [5, 1]) {
     const turn = await schedule(line, 'one', { rate, within: '1m' })
     if (turn.success) await turn.cancel()
@@ -169,7 +169,7 @@ async function listDenied(prefix: string): Promise<void> {
   expect(await denied({ db: db(), prefix, durable: false })).toEqual([{ key: 'one', denials: 1 }])
 }
 
-async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void> {
+async function callMethods(ratelimit: Quota, balance: boolean): Promise<void> {
   if (balance) for (const key of ['one', 'two', 'three']) await ratelimit.grant(key, 100)
   const keys = ['one', 'two', 'three', 'four']
   for (let times = 0; times < 2; times++) await Promise.all(keys.map((key) => ratelimit.limit(key)))

@@ -1,12 +1,7 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import {
-  type Limiter,
-  type LimitResult,
-  Ratelimit,
-  type RatelimitConfig,
-  RatelimitError,
-} from '../../../src/index.ts'
+import { type Limiter, type LimitResult, RatelimitError } from '../../../src/index.ts'
+import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { randomFrom } from '../../support/random.ts'
 import { limitsFrom, type Tested } from './limits.ts'
 import { Recorder } from './record.ts'
@@ -46,10 +41,10 @@ export const did = { calls: 0, resets: 0, deleted: 0 }
 
 const ratelimits = limits.map(
   ({ limiter, prefix, options }) =>
-    new Ratelimit({
-      ...{ db, limiter, prefix, cleanupProbability: 0.5 },
+    new Quota({
+      ...{ db, limiter, prefix, cleanupProbability: 0.5, durable: false },
       ...options,
-    } as RatelimitConfig),
+    } as QuotaConfig),
 )
 
 /** One call to be: where, how much, and under which plan. */
@@ -71,8 +66,8 @@ export function tested(limit: number): Tested {
   return limits[limit] as Tested
 }
 
-export function ratelimitOf({ limit }: Pick<Call, 'limit'>): Ratelimit {
-  return ratelimits[limit] as Ratelimit
+export function ratelimitOf({ limit }: Pick<Call, 'limit'>): Quota {
+  return ratelimits[limit] as Quota
 }
 
 /** The places of the limits of some kinds. */

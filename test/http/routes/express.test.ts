@@ -6,6 +6,7 @@ import { rateLimit as expressRateLimit, type Options, type Store } from 'express
 import { describe, expect, expectTypeOf, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -214,7 +215,7 @@ describe('a login', () => {
     const setup = (options: Partial<RateLimitOptions> = {}) => {
       const limiter = calendarWindow(4, 'month')
       const config = { db: database.db, limiter, prefix: newPrefix(), thresholds: [0.5] }
-      const ratelimit = new Ratelimit(config)
+      const ratelimit = new Quota({ ...config, durable: false })
       const told: unknown[] = []
       const onError = (error: unknown) => {
         told.push(error)

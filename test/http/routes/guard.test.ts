@@ -9,6 +9,7 @@ import {
   Ratelimit,
   RatelimitError,
 } from '../../../src/index.ts'
+import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -102,8 +103,9 @@ describe('one limit', () => {
   test('is checked by one statement, and the answer has the crossed thresholds', async () => {
     const { db, statements } = watch(database.db)
     const limiter = Ratelimit.fixedWindow(2, '1m')
-    const ratelimit = new Ratelimit({
+    const ratelimit = new Quota({
       db,
+      durable: false,
       limiter,
       prefix: 'crosses',
       clock: clock.now,
@@ -387,15 +389,16 @@ describe('resetOnSuccess', () => {
 
 describe('thresholds if only some requests count', () => {
   const monthly = (db: Config['db'], options: Partial<Pick<Config, 'onError'>> = {}) =>
-    new Ratelimit({
+    new Quota({
       db,
+      durable: false,
       limiter: calendarWindow(10, 'month'),
       prefix: `guard ${prefixes++}`,
       clock: clock.now,
       thresholds: [0.3, 0.5],
       cleanupProbability: 0,
       ...options,
-    } as Config)
+    } as QuotaConfig)
   const failing = (limits: readonly Ratelimit[]) => {
     const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count: 'failures' })
     return async (...failures: boolean[]) => {

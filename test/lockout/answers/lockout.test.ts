@@ -2,7 +2,7 @@ import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
-import { reserveAll } from '../../../src/quota/index.ts'
+import { Quota, reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -17,9 +17,10 @@ beforeEach(() => {
 })
 
 let prefixes = 0
-function logins(options: object = {}): Ratelimit {
+function logins(options: object = {}): Quota {
   const prefix = `lockout ${prefixes++}`
-  return new Ratelimit({
+  return new Quota({
+    durable: false,
     db: database.db,
     limiter,
     prefix,
@@ -30,7 +31,7 @@ function logins(options: object = {}): Ratelimit {
 }
 
 /** Three failures: the last one starts a block. */
-async function fail(ratelimit: Ratelimit): Promise<number> {
+async function fail(ratelimit: Quota): Promise<number> {
   const answers = []
   for (let i = 0; i < 3; i++) answers.push(await ratelimit.limit('ada'))
   expect(answers.map(({ success }) => success)).toEqual([true, true, true])
@@ -117,7 +118,7 @@ test('an attempt that is reserved counts if it fails only', async () => {
 
 describe('an attempt that starts a block, and is given back long after its end, leaves no trace', () => {
   const levels = lockout(1, '15m', { block: '1m', factor: 2, max: '1d', forgive: '1d' })
-  type Attempt = (ratelimit: Ratelimit) => Promise<() => Promise<unknown>>
+  type Attempt = (ratelimit: Quota) => Promise<() => Promise<unknown>>
   const ways: readonly (readonly [string, Attempt])[] = [
     [
       'release',
@@ -153,7 +154,7 @@ describe('an attempt that starts a block, and is given back long after its end, 
     ],
   ]
 
-  async function nextBlock(ratelimit: Ratelimit): Promise<number> {
+  async function nextBlock(ratelimit: Quota): Promise<number> {
     const answer = await ratelimit.limit('ada')
     return answer.success ? (answer.blockedUntil ?? Number.NaN) - clock.ms : Number.NaN
   }

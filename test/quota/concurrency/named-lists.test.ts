@@ -1,7 +1,14 @@
 import { beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
-import { reserveAll, type SettledSpending, settle, settleExpired, spend } from '../../../src/quota/index.ts'
+import {
+  Quota,
+  reserveAll,
+  type SettledSpending,
+  settle,
+  settleExpired,
+  spend,
+} from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
@@ -27,14 +34,14 @@ async function processes(name: string) {
   const common = { clock: clock.now, cleanupProbability: 0, durable: true }
   const all = dbs.map((db) => {
     // The names sort differently from the order of the requests.
-    const month = new Ratelimit({
+    const month = new Quota({
       timeout: false,
       ...common,
       db,
       limiter: Ratelimit.fixedWindow(100, '1h'),
       prefix: `z ${name}`,
     })
-    const credits = new Ratelimit({
+    const credits = new Quota({
       timeout: false,
       ...common,
       db,
@@ -110,7 +117,7 @@ test('with grace, a settlement locks the limits in the order of every list, and 
   const limiter = calendarWindow(100, 'month')
   const processOn = (db: Db) => {
     const limitOf = (prefix: string) =>
-      new Ratelimit({ timeout: false, db, limiter, prefix, keepEnded: true, grace: '1h', durable: true })
+      new Quota({ timeout: false, db, limiter, prefix, keepEnded: true, grace: '1h', durable: true })
     return { db, first: limitOf('a in grace'), last: limitOf('b in grace') }
   }
   const [one, other] = (dbs as [Db, Db]).map(processOn) as [
@@ -147,8 +154,14 @@ function lateness(error: unknown): SettledSpending | undefined {
 test('of a list that finds one of its names in use, nothing stays', async () => {
   const [db, other] = dbs as [Db, Db]
   const limitAt = (db: Db, prefix: string) =>
-    new Ratelimit({ db, limiter: Ratelimit.fixedWindow(100, '1h'), prefix, cleanupProbability: 0 })
-  const limits = ['in use a', 'in use z'].map((prefix) => limitAt(db, prefix)) as [Ratelimit, Ratelimit]
+    new Quota({
+      durable: false,
+      db,
+      limiter: Ratelimit.fixedWindow(100, '1h'),
+      prefix,
+      cleanupProbability: 0,
+    })
+  const limits = ['in use a', 'in use z'].map((prefix) => limitAt(db, prefix)) as [Quota, Quota]
   for (const ratelimit of limits) await ratelimit.limit('org', { rate: 20 })
   const estimates = limits.map((ratelimit) => ({ ratelimit, key: 'org', rate: 5 }))
   const named = { id: 'job', expires: '1h' } as const

@@ -1,7 +1,7 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
-import { settle, settleExpired, spend } from '../../../src/quota/index.ts'
+import { Quota, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
@@ -50,7 +50,7 @@ function monthOn(db: Db | undefined, name: string) {
   if (!db) throw new Error('There is no such database.')
   const common = { db, durable: true, cleanupProbability: 0 } as const
   const limiter = calendarWindow(1000, 'month')
-  const month = new Ratelimit({
+  const month = new Quota({
     timeout: false,
     ...common,
     limiter,
@@ -58,7 +58,7 @@ function monthOn(db: Db | undefined, name: string) {
     keepEnded: true,
     grace: '1h',
   })
-  const credits = new Ratelimit({
+  const credits = new Quota({
     timeout: false,
     ...common,
     limiter: Ratelimit.balance(),
@@ -91,13 +91,14 @@ test('a cost above an estimate that the month has paid, with grace', async () =>
 function tablesOn(db: Db | undefined, name: string) {
   if (!db) throw new Error('There is no such database.')
   const common = { db, prefix: name, cleanupProbability: 0 } as const
-  const first = new Ratelimit({
+  const first = new Quota({
     timeout: false,
     ...common,
     limiter: Ratelimit.tokenBucket(40, '1d', 40),
     durable: true,
   })
-  const second = new Ratelimit({
+  const second = new Quota({
+    durable: false,
     timeout: false,
     ...common,
     limiter: calendarWindow(1000, 'month'),
@@ -133,8 +134,12 @@ test('settleExpired of several keys', async () => {
   const clock = new TestClock()
   const [one, other] = dbs.map((db) => {
     const common = { db, durable: true, prefix: 'expired', cleanupProbability: 0, clock: clock.now } as const
-    return new Ratelimit({ timeout: false, ...common, limiter: Ratelimit.slidingWindow(100, '1h') })
-  }) as [Ratelimit, Ratelimit]
+    return new Quota({
+      timeout: false,
+      ...common,
+      limiter: Ratelimit.slidingWindow(100, '1h'),
+    })
+  }) as [Quota, Quota]
   for (const key of ['one', 'two']) {
     await one.reserve(key, { rate: 10, id: 'job', expires: '1m' })
   }

@@ -2,8 +2,8 @@ import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig, rateLimitTables } from '../../../src/index.ts'
-import { type ClosedPeriod, closePeriods } from '../../../src/quota/index.ts'
+import { type Limiter, Ratelimit, rateLimitTables } from '../../../src/index.ts'
+import { type ClosedPeriod, closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -279,7 +279,7 @@ test('the row of a balance is neither handed out nor removed, whatever the clock
     for (const plan of plans) expect(await close(under, undefined, { limiterOf: () => plan })).toEqual([])
     for (const plan of plans.slice(1)) expect(await close(under, plan)).toEqual([])
     expect(await quota.cleanup()).toBe(0)
-    expect(await new Ratelimit({ ...under.config, keepEnded: false } as RatelimitConfig).cleanup()).toBe(0)
+    expect(await new Quota({ ...under.config, keepEnded: false } as QuotaConfig).cleanup()).toBe(0)
   }
   expect(await rows()).toEqual(before)
   expect(await quota.getRemaining('used')).toMatchObject({ limit: 10, used: 4 })
@@ -322,6 +322,6 @@ test('a limiter that sweeps leaves the rows of a limiter with keepEnded', async 
   expect(await quota.cleanup()).toBe(0)
   await quota.limit('key')
   clock.advance(90 * 86_400_000)
-  expect(await new Ratelimit({ ...config, keepEnded: true } as RatelimitConfig).cleanup()).toBe(0)
+  expect(await new Quota({ ...config, keepEnded: true } as QuotaConfig).cleanup()).toBe(0)
   expect(await quota.cleanup()).toBe(1)
 })

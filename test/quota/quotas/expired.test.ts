@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
-import { openReservations, type SettleExpiredOptions, settleExpired } from '../../../src/quota/index.ts'
+import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import {
+  openReservations,
+  type QuotaConfig,
+  type SettleExpiredOptions,
+  settleExpired,
+} from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -11,7 +16,7 @@ import { watch } from '../../support/watch.ts'
 const database = useDatabase()
 const MINUTE_MS = 60_000
 
-function expiring(limiter: Limiter, options: Partial<RatelimitConfig> = {}) {
+function expiring(limiter: Limiter, options: Partial<QuotaConfig> = {}) {
   const under = quotaOn(database, limiter, options)
   const { quota, prefix } = under
   const reserve = (key: string, id: string, rate: number, expires: number | string = '10m') =>

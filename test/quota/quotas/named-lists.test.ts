@@ -1,12 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Limiter, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import {
   closePeriods,
   openReservations,
+  Quota,
+  type QuotaConfig,
   reserveAll,
-  type SpendRequest,
   settle,
   settleExpired,
   spend,
@@ -22,21 +23,22 @@ const database = useDatabase()
 const NAMED = { id: 'job', expires: '10m' } as const
 
 /** Two limits of one customer, and the same limits in a process that shares nothing but the tables. */
-function sourcesOf(first: Limiter, last: Limiter, options: Partial<RatelimitConfig> = {}) {
+function sourcesOf(first: Limiter, last: Limiter, options: Partial<QuotaConfig> = {}) {
   const one = quotaOn(database, first, options)
   const config = { ...one.config, prefix: `${one.prefix} last`, limiter: last }
-  const quotas = [one.quota, new Ratelimit(config)] as const
-  const others = [new Ratelimit(one.config), new Ratelimit(config)] as const
-  const requestsOf = ([month, credits]: typeof quotas): [SpendRequest, SpendRequest] => [
-    { ratelimit: month, key: 'org' },
-    { ratelimit: credits, key: 'org' },
-  ]
+  const quotas = [one.quota, new Quota(config)] as const
+  const others = [new Quota(one.config), new Quota(config)] as const
+  const requestsOf = ([month, credits]: typeof quotas) =>
+    [
+      { ratelimit: month, key: 'org' },
+      { ratelimit: credits, key: 'org' },
+    ] as const
   const used = async () => Promise.all(quotas.map(async (quota) => (await quota.getRemaining('org')).used))
   return { ...one, quotas, others, mine: requestsOf(quotas), theirs: requestsOf(others), used }
 }
 
 /** Ten of a month, and a hundred credits. */
-async function monthAndCredits(options: Partial<RatelimitConfig> = {}) {
+async function monthAndCredits(options: Partial<QuotaConfig> = {}) {
   const sources = sourcesOf(TEN['calendar month'], Ratelimit.balance(), options)
   await sources.quotas[1].grant('org', 100)
   return sources
@@ -144,7 +146,7 @@ describe('spend', () => {
     const open = await openReservations(database.db, listed)
     expect(open).toMatchObject([{ key: 'org', id: 'job', rate: 4 }])
     sources.clock.advance(HOUR_MS)
-    const end = (ratelimit: Ratelimit) =>
+    const end = (ratelimit: Quota) =>
       database.db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release' }))
     expect(await end(credits)).toMatchObject([{ key: 'org', id: 'job', rate: 4, returned: 4 }])
     const late = settle(sources.theirs, 'job', { actual: 12 })

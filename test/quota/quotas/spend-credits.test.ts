@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
-import { spend } from '../../../src/quota/index.ts'
+import { Quota, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -14,7 +14,7 @@ let prefixes = 0
 
 function monthAndCredits(month: Limiter = calendarWindow(10, 'month'), first = false) {
   const { quota: monthly, clock } = quotaOn(database, month)
-  const credits = new Ratelimit({
+  const credits = new Quota({
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `beside ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0 },
   })
@@ -285,7 +285,7 @@ test('a rollback undoes what was spent and what was settled, which can be settle
 
 test('a threshold on the credits is crossed by the call that takes from them', async () => {
   const { monthly, requests, clock } = monthAndCredits()
-  const credits = new Ratelimit({
+  const credits = new Quota({
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `beside ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0, thresholds: [{ left: 5 }] },
   })
@@ -299,8 +299,8 @@ test('a threshold on the credits is crossed by the call that takes from them', a
 test('a call is one read and one list, and lists without credits send what they sent before', async () => {
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
-  const month = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'counted' })
-  const credits = new Ratelimit({
+  const month = new Quota({ ...options, limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'counted' })
+  const credits = new Quota({
     ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted credits', durable: true },
   })
   await credits.grant('key', 50, { id: 'a' })
@@ -323,11 +323,11 @@ test('what does not go together is refused before any SQL', async () => {
   const watched = watch(database.db)
   const clock = { clock: () => new Date(0) }
   const on = (options: object) =>
-    new Ratelimit({ db: watched.db, prefix: `refused ${++prefixes}`, ...clock, ...options } as never)
+    new Quota({ db: watched.db, prefix: `refused ${++prefixes}`, ...clock, ...options } as never)
   const credits = on({ limiter: Ratelimit.credits() })
   const [window, dry] = [Ratelimit.fixedWindow(10, '1h'), { dryRun: true }]
   const same = on({ limiter: window })
-  const of = (ratelimit: Ratelimit, key = 'key', more = {}) => ({ ratelimit, key, ...more })
+  const of = (ratelimit: Quota, key = 'key', more = {}) => ({ ratelimit, key, ...more })
   for (const [requests, options, code] of [
     [[of(credits), of(credits)], { rate: 1 }, 'INVALID_OPTION'],
     [[of(credits), of(same), of(same)], { rate: 1 }, 'INVALID_OPTION'],
@@ -365,7 +365,7 @@ describe('a connection that breaks', () => {
         key: 'key',
       },
       {
-        ratelimit: new Ratelimit({
+        ratelimit: new Quota({
           ...{ ...options, limiter: Ratelimit.credits(), prefix: credits.prefix, durable: true },
         }),
         key: 'key',

@@ -11,6 +11,7 @@ import {
   rateLimitEphemeral,
   rateLimitTables,
 } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples, similarPlans } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
@@ -62,7 +63,7 @@ async function joined(
   return (await joinedAll(set, [id], limiter, table, options)).get(id)
 }
 
-async function looked(quota: Ratelimit, key: string, limiter: Limiter) {
+async function looked(quota: Quota, key: string, limiter: Limiter) {
   const { used, remaining, reset } = await quota.getRemaining(key, { limiter })
   return { used, remaining, reset }
 }
@@ -102,7 +103,7 @@ describe.each(plans)('$name', ({ limiter }) => {
   test('gives them by the clock of the database', async () => {
     const set = quotaOn(database, limiter)
     const { clock, ...timed } = set.config
-    const quota = new Ratelimit(timed as typeof set.config)
+    const quota = new Quota(timed as typeof set.config)
     await quota.limit('key', { rate: 3, force: true })
     for (const key of ['key', NEW]) {
       const { used, remaining } = await looked(quota, key, limiter)

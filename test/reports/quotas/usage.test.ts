@@ -1,13 +1,8 @@
 import { type OneLimitRows, usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import {
-  type Limiter,
-  limitAll,
-  Ratelimit,
-  type RatelimitConfig,
-  rateLimitTables,
-} from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit, rateLimitTables } from '../../../src/index.ts'
+import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -97,7 +92,7 @@ test('ten keys are found by default', async () => {
 test('a prefix matches whole prefixes only', async () => {
   const { prefix, keys, config } = await usedBy({ a: 1 })
   for (const other of [`${prefix} 2`, `${prefix}%`, prefix.slice(0, -1)]) {
-    await new Ratelimit({ ...config, prefix: other }).limit('other')
+    await new Quota({ ...config, prefix: other }).limit('other')
   }
   expect(await keys()).toEqual(['a'])
 })
@@ -163,7 +158,7 @@ test('a row of the next period, written by a clock that is ahead, is read at its
   const limiter = calendarWindow(10, 'day')
   const { clock, config, find, keys, quota } = await usedBy({ a: 3, b: 5, c: 4 }, limiter)
   const ahead = new Date(clock.ms + 14 * HOUR_MS)
-  const early = new Ratelimit({ ...config, clock: () => ahead })
+  const early = new Quota({ ...config, clock: () => ahead })
   await early.limit('ahead', { rate: 9 })
   const zone = calendarWindow(10, 'day', { timeZone: 'Asia/Kathmandu' })
   await early.limit('another day', { rate: 7, limiter: zone })
@@ -250,7 +245,7 @@ describe('limiterOf', () => {
     // The next period begins this many minutes before the hour is over.
     const planOf = (key: string) =>
       calendarWindow(100, 'month', { anchor: new Date(now + HOUR_MS - 60_000 * Number(key)) })
-    const ahead = new Ratelimit({ ...config, clock: () => new Date(now + HOUR_MS) })
+    const ahead = new Quota({ ...config, clock: () => new Date(now + HOUR_MS) })
     const expected = []
     for (let minutes = 10; minutes < 30; minutes++) {
       const [key, limiter] = [String(minutes), planOf(String(minutes))]
@@ -349,9 +344,9 @@ test('a bucket is sorted by its present use', async () => {
 
 test('the table is the one that the limiter writes, or that the description names', async () => {
   const { config, keys, quota } = await usedBy({ durable: 1 })
-  const ephemeral = new Ratelimit({ ...config, durable: false } as RatelimitConfig)
+  const ephemeral = new Quota({ ...config, durable: false } as QuotaConfig)
   await ephemeral.limit('ephemeral')
-  const keysOf = async (of: Ratelimit) => (await usage(of)).map(({ key }) => key)
+  const keysOf = async (of: Quota) => (await usage(of)).map(({ key }) => key)
   expect(await keysOf(quota)).toEqual(['durable'])
   expect(await keysOf(ephemeral)).toEqual(['ephemeral'])
   expect(await keys({ durable: true })).toEqual(['durable'])
@@ -362,7 +357,7 @@ test('tables of your own are read', async () => {
   const tables = rateLimitTables({ ephemeral: 'own_ephemeral', durable: 'own_durable' })
   const { config, keys } = await usedBy({ shipped: 1 })
   for (const durable of [true, false]) {
-    const own = new Ratelimit({ ...config, tables, autoMigrate: true, durable } as RatelimitConfig)
+    const own = new Quota({ ...config, tables, autoMigrate: true, durable } as QuotaConfig)
     const key = durable ? 'durable' : 'ephemeral'
     await own.limit(key)
     expect(await usage(own)).toMatchObject([{ key }])
@@ -389,7 +384,7 @@ test('in a transaction counts what the transaction has used', async () => {
 test.each(kinds)('without a clock the time is that of the database, $name', async ({ limiter }) => {
   const { prefix, config } = await usedBy({}, limiter)
   const { clock, ...timed } = config
-  const quota = new Ratelimit(timed as RatelimitConfig)
+  const quota = new Quota(timed as QuotaConfig)
   await quota.limit('key', { rate: 3 })
   const found = [{ key: 'key', remaining: 7, limit: 10 }]
   expect(await usage({ db: database.db, prefix, limiter, durable: true })).toMatchObject(found)
@@ -410,7 +405,7 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
   ])('finds the period that holds now, $wrong', async ({ byMs }) => {
     const { prefix, config } = await usedBy({}, limiter)
     const { clock, ...timed } = config
-    const quota = new Ratelimit(timed as RatelimitConfig)
+    const quota = new Quota(timed as QuotaConfig)
     await quota.limit('key', { rate: 3 })
     await quota.limit('more', { rate: 4 })
     const right = Date.now()
@@ -433,7 +428,7 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
   ])('does not read the wrong period, $wrong', async ({ byMs, marked }) => {
     const { prefix, config } = await usedBy({}, limiter)
     const right = Date.now()
-    const then = new Ratelimit({ ...config, clock: () => new Date(right + byMs) })
+    const then = new Quota({ ...config, clock: () => new Date(right + byMs) })
     await then.limit('then', { rate: 9 })
     vi.spyOn(Date, 'now').mockImplementation(() => right + byMs)
     expect(await usage({ db: database.db, prefix, limiter, durable: true })).toEqual(marked)

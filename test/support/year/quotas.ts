@@ -9,7 +9,7 @@ import {
   Ratelimit,
   type Reservation,
 } from '../../../src/index.ts'
-import { closePeriods, settleExpired } from '../../../src/quota/index.ts'
+import { closePeriods, Quota, settleExpired } from '../../../src/quota/index.ts'
 import { DAY_MS, type What, type World } from './world.ts'
 
 /** How long an estimate can correct its period after its end. */
@@ -73,7 +73,7 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   const { database, db, clock, random, whole, seen, note } = world
   await database.script(TABLES)
   const options = { prefix: 'year', clock: clock.now, durable: true } as const
-  const quota = new Ratelimit({
+  const quota = new Quota({
     ...{ ...options, db, limiter: calendarWindow(0, 'month'), keepEnded: true, grace: GRACE },
     thresholds: [{ used: WARN_AT }],
     onEntries: async (tx, entries) => {

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, type EndedPeriod, type Entry, Ratelimit } from '../../../src/index.ts'
-import { closePeriods, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
+import { closePeriods, Quota, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
 import { sumOf, type World } from './world.ts'
 
 // Who pays a cost, in this order: the customer's month, the week of the team, and what was bought.
@@ -50,9 +50,9 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
   const options = { db, durable: true, clock: clock.now, onEntries } as const
   const keeping = { ...options, keepEnded: true } as const
   const week = calendarWindow(15, 'week')
-  const month = new Ratelimit({ ...keeping, prefix: MONTH, limiter: calendarWindow(0, 'month') })
-  const team = new Ratelimit({ ...keeping, prefix: TEAM, limiter: week })
-  const bought = new Ratelimit({ ...options, prefix: BOUGHT, limiter: Ratelimit.balance() })
+  const month = new Quota({ ...keeping, prefix: MONTH, limiter: calendarWindow(0, 'month') })
+  const team = new Quota({ ...keeping, prefix: TEAM, limiter: week })
+  const bought = new Quota({ ...options, prefix: BOUGHT, limiter: Ratelimit.balance() })
   const all = Array.from({ length: Math.ceil(customers / 25) }, (_, i): Customer => {
     return { key: `customer ${i}`, team: `team ${Math.floor(i / 4)}`, tokens: 10 }
   })

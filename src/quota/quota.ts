@@ -1,0 +1,162 @@
+import type { EndedPeriod } from '../algorithms/algorithm.ts'
+import type { Allowed } from '../answers/results.ts'
+import { checkOptions } from '../base/check-options.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
+import { own } from '../base/own.ts'
+import type { Checker } from '../check/checker.ts'
+import { handleOf } from '../check/handles.ts'
+import type { CreditReserved } from '../credits/credits.ts'
+import type { Database } from '../database/database.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { CallOptions, ChangePlanOptions, TxOptions } from '../options/calls.ts'
+import type { KeyFor, Kind, QuotaConfigOf } from '../options/kinds.ts'
+import type { CreditReserveOptions, ReserveOptions } from '../options/reserve.ts'
+import type { Offered } from '../options/settings.ts'
+import type { ReservationName } from '../options/settle.ts'
+import { callOf, isCredits } from '../options/validate.ts'
+import { Ratelimit } from '../ratelimit.ts'
+import type { Reserved, ReservedPart } from '../reservations/reservation.ts'
+
+const byName = /* @__PURE__ */ onFirstUse(() => import('../reservations/by-name.ts'))
+const reserving = /* @__PURE__ */ onFirstUse(() => import('../reservations/reservation.ts'))
+const changing = /* @__PURE__ */ onFirstUse(() => import('./change-plan.ts'))
+
+/**
+ * A `Ratelimit` for billing. It keeps its counts in the logged table unless `durable: false` says otherwise, it
+ * can keep periods that have ended, and its reservations can have names.
+ *
+ * @throws RatelimitError the errors of the constructor of `Ratelimit`.
+ *
+ * @example
+ * ```ts
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { Quota } from 'drizzle-ratelimit/quota'
+ * import { db } from './app.ts'
+ *
+ * const tokens = new Quota({ db, limiter: calendarWindow(50_000, 'month'), prefix: 'tokens' })
+ * await db.transaction(async (tx) => {
+ *   const { success } = await tokens.limit('org:1', { rate: 12, tx })
+ *   if (!success) tx.rollback()
+ * })
+ * ```
+ */
+export class Quota<K extends Kind = 'rate', D extends Database = Database> extends Ratelimit<K, D> {
+  /** What a quota offers. */
+  protected static override readonly offered: Offered = { durable: true, periods: true }
+
+  constructor(config: QuotaConfigOf<K, D>) {
+    // The options that only a quota has are checked by what it offers.
+    super(config as ConstructorParameters<typeof Ratelimit<K, D>>[0])
+  }
+
+  /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
+  override reserve(
+    key: KeyFor<K, 'rate'>,
+    options: ReserveOptions & { readonly atLeast: number },
+  ): Promise<ReservedPart>
+  /**
+   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. With a name,
+   * `id` and `expires`, another process can do that: see {@link Quota.settle}.
+   *
+   * If the process crashes before that, the estimate stays charged.
+   *
+   * @throws RatelimitError the errors of {@link Ratelimit.reserve}.
+   *
+   * @example
+   * ```ts
+   * import type { Quota } from 'drizzle-ratelimit/quota'
+   *
+   * declare const tokens: Quota
+   * const { success } = await tokens.reserve('org:1', { rate: 4000, id: 'job:7', expires: '10m' })
+   * ```
+   */
+  override reserve(key: KeyFor<K, 'rate'>, options?: ReserveOptions): Promise<Reserved>
+  /** Takes an estimate from the grants of a key's credits. */
+  override reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
+  override async reserve(
+    key: string,
+    options: ReserveOptions | CreditReserveOptions = {},
+  ): Promise<Reserved | CreditReserved> {
+    const { checker, funded } = handleOf(this, NOT_OF_QUOTA)
+    checkOptions(options, funded ? CALLS.spend : CALLS.reserve)
+    const stored = await storedKey(checker, key)
+    const charged = funded
+      ? await funded(stored, options)
+      : { checker, call: callOf(this.prefix, this.limiter, stored, options) }
+    return await own((await reserving()).reserve(charged, options))
+  }
+
+  /**
+   * Settles a reservation by its name: from any process, and once. Again with the same cost it charges nothing,
+   * and the answer has `repeated: true`. A rollback of `tx` makes the reservation open again.
+   *
+   * @throws RatelimitError `NOT_RESERVED` if there is no such reservation; `ALREADY_SETTLED` if it was settled
+   * with another cost; `OTHER_PLAN` if it was made with a `limiter` and none is given; the errors of
+   * {@link Reservation.commit}.
+   *
+   * @example
+   * ```ts
+   * import type { Quota } from 'drizzle-ratelimit/quota'
+   *
+   * declare const tokens: Quota
+   * const reserved = await tokens.reserve('org:1', { rate: 4000, id: 'job:7', expires: '10m' })
+   * if (reserved.success) {
+   *   // In any process:
+   *   await tokens.settle({ key: 'org:1', id: 'job:7' }, 3120)
+   * }
+   * ```
+   */
+  async settle(name: ReservationName, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
+    handleOf(this, NOT_OF_QUOTA)
+    checkOptions(options, isCredits(this.limiter) ? CALLS.tx : CALLS.call)
+    const { settleName } = await byName()
+    return await settleName(this, name, actual, options)
+  }
+
+  /**
+   * Ends the key's period now, and begins one of another plan. It is for plans whose periods differ, such as a
+   * month and a year: without it, the row of the old period goes on under the new plan, and is handed out once,
+   * as one period.
+   *
+   * The new plan begins with its whole limit, so call it only when the customer's plan changes, in that
+   * transaction. It needs `keepEnded`, so that the row stays until its period is handed out.
+   *
+   * @returns The period that has ended, up to now; undefined if nothing was used in it.
+   * @throws RatelimitError `INVALID_OPTION` for plans other than fixed and calendar windows, without
+   * `keepEnded`, and with `onOtherPlan: 'throw'`; `OTHER_PLAN` if the row was counted by another algorithm than
+   * `from`; the errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+   * import type { Quota } from 'drizzle-ratelimit/quota'
+   * import { db } from './app.ts'
+   *
+   * declare const quota: Quota
+   * const [from, to] = [calendarWindow(1000, 'month'), calendarWindow(20_000, 'year')]
+   * await db.transaction(async (tx) => {
+   *   const ended = await quota.changePlan('org:1', { from, to, tx })
+   *   if (ended) console.log(ended.start, ended.end, ended.used) // bill it with `tx`, and store the plan
+   * })
+   * ```
+   */
+  async changePlan(key: KeyFor<K, 'rate'>, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
+    const { checker } = handleOf(this, NOT_OF_QUOTA)
+    checkOptions(options, CALLS.changePlan)
+    const stored = await storedKey(checker, key)
+    // It checks the key and the plan.
+    callOf(this.prefix, this.limiter, stored, { rate: 0, limiter: options.from })
+    return (await changing()).changePlan(checker, stored, options)
+  }
+}
+
+/** The key in the rows: with `hashKeys` its hash. */
+async function storedKey({ terms }: Checker, key: string): Promise<string> {
+  return terms.hash ? terms.hash(key) : key
+}
+
+/** Credits have no plans. */
+type SettleOptionsFor<K extends Kind> = K extends 'credits' ? TxOptions : CallOptions
+
+const NOT_OF_QUOTA =
+  'A method was called without its Quota: write quota.settle(name, actual), or use an arrow function.'
