@@ -36,7 +36,7 @@ export const limiters: Readonly<Record<string, Limiter>> = {
 export function callOn(laid: Laid, db: Call['db'], limiter: Limiter, prefix: string): Call {
   const { tables, distributed } = laid
   const options = { db, tables, distributed, limiter, clock: () => NOW, cleanupProbability: 0 }
-  const a = new Quota({ ...options, prefix })
+  const a = new Quota({ ...options, prefix, durable: false })
   const b = new Quota({ ...options, prefix, durable: true })
   return { limiter, laid, db, prefix, a, b }
 }
@@ -181,7 +181,7 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   cleanup: async ({ a, db, limiter, prefix, laid: { tables, distributed } }) => {
     const past = () => new Date(NOW.getTime() - 90 * 86_400_000)
-    const old = new Quota({
+    const old = new Ratelimit({
       db,
       limiter,
       prefix,
