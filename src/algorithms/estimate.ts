@@ -112,8 +112,23 @@ export function opened(
   const facts = isTogether ? TOGETHER + about : about
   const notesTime = limiter.stored && limiter.algorithm.sql.before !== undefined
   const scale = isWindow || notesTime ? 1 : THOUSANDTHS
-  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, paidAt: NEVER_MS, scale })
+  const known = lastOpened.get(limiter)
+  const { params } = known ?? {}
+  if (
+    known &&
+    params?.['lengthMs'] === lengthMs &&
+    params['facts'] === facts &&
+    params['estimate'] === estimate
+  )
+    return known
+  const own = { lengthMs, facts, estimate, paidAt: NEVER_MS, scale }
+  const opening = limiterOf(algorithm, { limit: 1, periodMs: 0, ...own })
+  lastOpened.set(limiter, opening)
+  return opening
 }
+
+/** What opened the last estimate of each limiter. The next one is mostly as long. */
+const lastOpened = new WeakMap<Limiter, StoredLimiter>()
 
 /** Opens the same estimate with what was paid as a number of its own, as if a limit without a row had paid. */
 export function noting({ params }: StoredLimiter, paid: Paid): StoredLimiter {

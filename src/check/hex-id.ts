@@ -5,9 +5,15 @@ const utf8 = new TextEncoder()
 /** The two digits of each byte. */
 const DIGITS = /* @__PURE__ */ Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
+/** More than the ids of rows have. A new array for each id takes as long as all the rest. */
+const shared = /* @__PURE__ */ new Uint8Array(4096)
+
 export function toHex(id: string): string {
+  const isLong = id.length * 3 > shared.length
+  const bytes = isLong ? utf8.encode(id) : shared
+  const length = isLong ? bytes.length : utf8.encodeInto(id, shared).written
   let text = ''
-  for (const byte of utf8.encode(id)) text += DIGITS[byte]
+  for (let place = 0; place < length; place++) text += DIGITS[bytes[place] as number]
   return text
 }
 

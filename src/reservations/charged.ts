@@ -1,8 +1,7 @@
-import { lru } from 'tiny-lru'
 import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
 import { onceFor } from '../base/once-for.ts'
-import type { LimiterCall } from '../check/checker.ts'
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
 import type { Request } from '../runtime/call.ts'
 import type { ChargedIn } from '../several/charged-in.ts'
@@ -41,7 +40,7 @@ export interface OpeningCall extends LimiterCall {
 const MAX_REMEMBERED = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const estimatesOf = onceFor(() => lru<Opened>(MAX_REMEMBERED))
+const estimatesOf = onceFor((_: Checker) => new Map<string, Opened>())
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
@@ -63,8 +62,15 @@ export function remember(
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
-    if (opened) estimatesOf(each.checker).set(key, opened)
+    if (opened) keep(estimatesOf(each.checker), key, opened)
   }
+}
+
+/** Without the one that was kept first, if there are too many. */
+function keep(estimates: Map<string, Opened>, key: string, opened: Opened): void {
+  const [first] = estimates.size < MAX_REMEMBERED ? [] : estimates.keys()
+  if (first !== undefined) estimates.delete(first)
+  estimates.set(key, opened)
 }
 
 /** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */

@@ -14,11 +14,11 @@ import { runOnce } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
 import type { Decision, Request } from '../runtime/call.ts'
-import { lookAt } from '../runtime/look-at.ts'
+import { lookAt, requestFor } from '../runtime/look-at.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { checkCharged } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
-import { nameIn, namesOf, payerIn, sharesOf } from '../several/names.ts'
+import { namesOf, payerIn, sharesOf } from '../several/names.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
 import { openStatement } from '../statements/estimates.ts'
 import { kept } from '../statements/statements.ts'
@@ -144,29 +144,32 @@ async function repeated(
 const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
 
 /** Open estimates that were seen, with the shares in them. It reads these, and locks nothing. */
-export function openOf(named: readonly Named[], seen: readonly Opened[], tx: At): Promise<Open[]> {
-  return inTurn(named, async (own, place): Promise<Open> => {
-    const { each, row } = own
-    const opened = seen[place] as Opened
-    const shares = isFunded(each) ? await sharesIn(own, tx) : []
-    const parts = shares.flatMap(({ call, opened: { rate, madeMs } }) =>
-      isFunded(each) ? [{ key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }] : [],
-    )
-    const closing = { checker: namesOf(each.checker).closer, call: takenFrom(lookAt(row, CLOSING)), opened }
-    const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = opened
-    const estimate: Charged['estimate'] = {
-      paid: { rate, windowStart, usedBefore },
-      parts,
-      refundableUntil,
-      windowEnd: opened.windowEnd ?? windowEndOf(each.call.limiter, opened),
-      how: passed ? 'passed' : 'charged',
-      isReserved: true,
-      layout: columns.join(),
-      needsPlan: opened.hasPlan && !own.hasPlan,
-      id: nameIn(row).id,
-    }
-    return { each, estimate, opened, rows: [closing, ...shares] }
+export async function openOf(named: readonly Named[], seen: readonly Opened[], tx: At): Promise<Open[]> {
+  const open: Open[] = []
+  for (const [place, own] of named.entries())
+    open.push(openIn(own, seen[place] as Opened, isFunded(own.each) ? await sharesIn(own, tx) : []))
+  return open
+}
+
+function openIn(own: Named, opened: Opened, shares: readonly OpenRow[]): Open {
+  const { each, row } = own
+  const parts = shares.map(({ call, opened: { rate, madeMs } }) => {
+    return { key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }
   })
+  const closing = { checker: namesOf(each.checker).closer, call: requestFor(row, CLOSING, 'take', 1), opened }
+  const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = opened
+  const estimate: Charged['estimate'] = {
+    paid: { rate, windowStart, usedBefore },
+    parts,
+    refundableUntil,
+    windowEnd: opened.windowEnd ?? windowEndOf(each.call.limiter, opened),
+    how: passed ? 'passed' : 'charged',
+    isReserved: true,
+    layout: columns.join(),
+    needsPlan: opened.hasPlan && !own.hasPlan,
+    row,
+  }
+  return { each, estimate, opened, rows: [closing, ...shares] }
 }
 
 /** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */
@@ -180,15 +183,10 @@ async function sharesIn({ each: { checker }, row }: Named, tx: At): Promise<Open
   )
   const shares = rows.flatMap((own): OpenRow[] => {
     const opened = openedIn(stateIn(own, CLOSING))
-    const call = takenFrom(lookAt(String(own['key']), CLOSING))
+    const call = requestFor(String(own['key']), CLOSING, 'take', 1)
     return opened ? [{ checker: closer, call, opened, isFound: true }] : []
   })
   return shares.toSorted((one, other) => payerIn(one.call.key).place - payerIn(other.call.key).place)
-}
-
-/** The call that takes one unit of the row. */
-export function takenFrom(seen: Request): Request {
-  return { ...seen, rate: 1, purpose: 'take' }
 }
 
 /**

@@ -8,6 +8,7 @@ import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { stateIn } from '../runtime/number-columns.ts'
+import { nameIn } from '../several/names.ts'
 import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
 import { isTooLate, type Settled, settlementOf } from './settlement.ts'
@@ -33,7 +34,6 @@ export function endedPeriod(settled: Settled, look: Decision | undefined): Perio
  */
 export async function settleLate(settled: Settled, tx: At): Promise<Allowed | undefined> {
   const { checker } = settled.each
-  const { id } = settled.estimate
   const settlement = settlementOf(settled)
   const { key, limiter, rate, reserved } = settlement
   if (!hasPeriods(limiter)) return undefined
@@ -63,7 +63,8 @@ export async function settleLate(settled: Settled, tx: At): Promise<Allowed | un
   const { isCorrected, returned, answer } = await runOn(checker, tx, 'changes', async (connection) => {
     if (!ledger) return correct(connection)
     const { record } = await import('../check/record.ts')
-    const name = id === undefined ? {} : { id }
+    const { row: named } = settled.estimate
+    const name = named === undefined ? {} : { id: nameIn(named).id }
     const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start, ...name } as const
     return record({
       ...{ connection, isBrief: false, run: correct },

@@ -7,8 +7,8 @@ import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import type { Naming } from '../options/reserve.ts'
 import { checkOption } from '../options/validate.ts'
-import { lookAt } from '../runtime/look-at.ts'
-import { addUp } from '../several/add-up.ts'
+import { requestFor } from '../runtime/look-at.ts'
+import { nameOfRow } from '../several/add-up.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { reportsOf, sendCalls } from '../several/limit-all.ts'
 import { keyOfName, keyOfShare, namesOf, sharesOf } from '../several/names.ts'
@@ -16,7 +16,7 @@ import type { Payer } from '../several/send-payers.ts'
 import { checkNames } from '../several/together.ts'
 import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
 import type { Estimates } from './costs.ts'
-import { inRows, looksAt, takenFrom } from './in-rows.ts'
+import { inRows, looksAt } from './in-rows.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 
@@ -38,9 +38,8 @@ export async function chargeNamed(
 ): Promise<NamedAnswers> {
   const opening = await openingOf(calls, name)
   const charge = async () => {
-    const { answered, asked, decisions } = await sendCalls(calls, tx, (payers) => ({
-      notes: notesOf(opening, payers),
-    }))
+    const { answered, sent } = await sendCalls(calls, tx, (payers) => ({ notes: notesOf(opening, payers) }))
+    const { asked, decisions } = sent
     checkNames(asked, decisions)
     remember(opening, answered, asked, decisions)
     return answered
@@ -80,7 +79,7 @@ export async function openingOf(
     const { checker, call } = each
     const hasPlan = !isFunded(each) && call.limiter !== checker.terms.limiter
     const opens = openedBy(lengthMs, call, hasPlan, isTogether)
-    return { checker: namesOf(checker).opener, call: takenFrom(lookAt(row, opens)) }
+    return { checker: namesOf(checker).opener, call: requestFor(row, opens, 'take', 1) }
   })
   return { named, openings }
 }
@@ -96,12 +95,14 @@ export async function namedBy(
   hasPlan: boolean,
 ): Promise<readonly Named[]> {
   checkOption(calls.length > 0, 'At least one request is needed.')
-  const keys = calls.map(({ checker, call }) => keyOfName(checker, call.key, id))
-  const rows = await Promise.all(keys)
-  const named = calls.map((each, place) => ({ each, row: rows[place] as string, hasPlan }))
-  const different = new Set(addUp(looksAt(named)).values())
+  const named: Named[] = []
+  for (const each of calls) {
+    const row = keyOfName(each.checker, each.call.key, id)
+    named.push({ each, row: typeof row === 'string' ? row : await row, hasPlan })
+  }
+  const rows = looksAt(named).map(nameOfRow)
   checkOption(
-    different.size === named.length,
+    rows.every((row, place) => rows.indexOf(row) === place),
     'Two of the requests are for one row, which can have the id only once.',
   )
   return named

@@ -13,7 +13,6 @@ import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import type { Estimates } from './costs.ts'
 import { estimateOf, namingOf } from './estimate.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
-import type { chargeNamed as ChargeNamed } from './named.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -52,13 +51,13 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   const calls = [estimateOf(own)] as const
   const name = namingOf(options)
   const { tx } = options
-  const named = name && (await chargeNamed(calls, name, tx))
+  const named = name && (await (await naming()).chargeNamed(calls, name, tx))
   const answered = named?.answered ?? [await charge(calls[0], options)]
   const [{ answer }] = answered as [Answered]
   if (!answer.success) return answer
   const estimates =
     named?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
-  return { ...answer, ...reservationOf(estimates) }
+  return Object.assign(reservationOf(estimates), answer)
 }
 
 /** Charges an estimate without a name. */
@@ -70,10 +69,6 @@ function charge(estimate: LimiterCall, { once, tx }: ReserveOptions): Answered |
 
 async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
   return (await limitOnce()).answerOnce(...call)
-}
-
-async function chargeNamed(...call: Parameters<typeof ChargeNamed>): ReturnType<typeof ChargeNamed> {
-  return (await naming()).chargeNamed(...call)
 }
 
 function reservationOf({ settle }: Estimates): Reservation {

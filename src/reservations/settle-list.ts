@@ -51,12 +51,13 @@ export async function settleList(
   const calls = settled.map((each, place) => callFor(each, place, missing))
   const find = (_: FundedCall, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
   const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
-  const { payers, ...sent } = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
+  const sent = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
   if (sent.fate === 'repeated') return undefined
+  const { payers } = sent
   if (!sent.isOver)
     return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
-  if (!missing) return { answers: payers.map((_, place) => answerTo(place, settled, payers, sent)) }
-  const shares = paidByEach(payers, sent)
+  if (!missing) return { answers: payers.map((_, place) => answerTo(place, settled, sent)) }
+  const shares = paidByEach(sent)
   const answers = payers.map((payer, place) =>
     answerToShare(shares[place] as number, settled[place] as Settled, payer, sent),
   )
@@ -88,12 +89,8 @@ function purseFor(settled: Settled, place: number, missing: Missing | undefined,
   return funds.giveBack(estimate.parts, -rate, tx, as)
 }
 
-function answerTo(
-  place: number,
-  settled: readonly Settled[],
-  payers: readonly Payer[],
-  sent: SentPayers,
-): Allowed {
+function answerTo(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
+  const { payers } = sent
   const own = settled[place] as Settled
   const { call, purse } = payers[place] as Payer
   if (purse) return purse.answer(sent.decisionsOf(payers[place] as Payer), sent.fate).answer as Allowed

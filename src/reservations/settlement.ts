@@ -41,8 +41,8 @@ export interface Estimate {
   readonly layout: string
   /** Whether it was charged with a `limiter` that this process does not know. */
   readonly needsPlan: boolean
-  /** Its name, if it has one. */
-  readonly id: string | undefined
+  /** The key of its row, if it has a name. */
+  readonly row: string | undefined
 }
 
 /** An estimate, its actual cost, and the plan under which it is settled. */
@@ -70,7 +70,7 @@ export function chargedBy(
     isReserved,
     layout: layoutOf(limiter),
     needsPlan: false,
-    id: undefined,
+    row: undefined,
   }
   return { each, estimate }
 }
@@ -103,7 +103,8 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
   const left = allowanceOf(outcome, reporting)
   // A call that a dry run lets pass was not charged, so nothing is given back.
   const isBelow = estimate.how !== 'passed' && actual < estimate.paid.rate
-  const answer = isBelow ? { ...left, returned: returnedBy(outcome) } : left
+  // V8 takes twenty times as long to add a property after a spread.
+  const answer = isBelow ? { returned: returnedBy(outcome), ...left } : left
   return estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
 }
 

@@ -130,7 +130,7 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   const opening = await openingFor(calls, options)
   const ids = [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
-  const { payers, ...sent } = await withinTimeout(checkers, tx, (at) => {
+  const sent = await withinTimeout(checkers, tx, (at) => {
     const as = opening && 'reserve'
     const find = ({ funds }: FundedCall) =>
       funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
@@ -142,7 +142,7 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
     }))
   })
   if (opening) checkNames(sent.asked, sent.decisions)
-  return spentOf(payers, sent, least, opening, tx)
+  return spentOf(sent, least, opening, tx)
 }
 
 /** The estimates of a call with a name. Undefined if it has none. */
@@ -158,15 +158,14 @@ async function openingFor(
 }
 
 async function spentOf(
-  payers: readonly Payer[],
   sent: SentPayers,
   least: number,
   opening: Opening | undefined,
   tx: Database | undefined,
 ): Promise<Spent> {
-  const { asked, decisions, fate } = sent
+  const { payers, asked, decisions, fate } = sent
   const isRepeated = fate === 'repeated'
-  const shares = decisions.isDone ? paidByEach(payers, sent) : undefined
+  const shares = decisions.isDone ? paidByEach(sent) : undefined
   const granted = payers.map((_, place) => shares?.[place] ?? 0)
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call

@@ -206,7 +206,8 @@ function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }
 
-function nameOfRow({ checker: { rows }, call }: Charge): string {
+/** The unique name of the call's row in the database. */
+export function nameOfRow({ checker: { rows }, call }: LimiterCall): string {
   const { prefix } = rows.namespace
   return `${shapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
 }

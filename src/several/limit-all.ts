@@ -90,7 +90,8 @@ export async function answerTogether(
 }
 
 /** How calls were sent, and their answers. */
-interface SentCalls extends SentPayers {
+interface SentCalls {
+  readonly sent: SentPayers
   readonly answered: Answered[]
 }
 
@@ -114,12 +115,13 @@ async function sendIn(
     const as = call.reserved > 0 ? 'reserve' : undefined
     return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
   }
-  const { payers, ...sent } = await withFunds(calls, find, at, besideOf)
+  const sent = await withFunds(calls, find, at, besideOf)
+  const { payers } = sent
   const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
   const answered = ofEach(payers, others, (purse, payer) =>
     fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.fate)),
   )
-  return { ...sent, answered }
+  return { sent, answered }
 }
 
 /** The answer to a call that funds pay. */

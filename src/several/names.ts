@@ -37,14 +37,17 @@ function rowsBeside(owner: Checker, before: string): Names {
  * @param key As it is stored.
  * @throws RatelimitError `INVALID_OPTION`
  */
-export async function keyOfName({ rows, terms }: Checker, key: string, id: unknown): Promise<string> {
+export function keyOfName({ rows, terms }: Checker, key: string, id: unknown): string | Promise<string> {
   const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
-  const named = isText ? `${key}/${toHex(terms.hash ? await terms.hash(id) : id)}` : ''
-  checkOption(
-    isText && isStorable(named, RESERVED_PREFIX + rows.namespace.prefix),
-    'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
-  )
-  return named
+  const keyWith = (stored: string): string => {
+    const named = isText ? `${key}/${toHex(stored)}` : ''
+    checkOption(
+      isStorable(named, RESERVED_PREFIX + rows.namespace.prefix),
+      'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
+    )
+    return named
+  }
+  return isText && terms.hash ? terms.hash(id).then(keyWith) : keyWith(isText ? id : '')
 }
 
 /** The limited key in the key of a named estimate's row. */

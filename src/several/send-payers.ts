@@ -17,6 +17,7 @@ export interface Payer {
 
 /** How the rows of payers were charged. */
 export interface SentPayers {
+  readonly payers: readonly Payer[]
   readonly asked: Asked
   readonly decisions: Found
   readonly fate: Fate
@@ -48,6 +49,7 @@ export async function sendPayers(payers: readonly Payer[], tx: At, beside: Besid
   const decisions = await takeTogether(asked, { groups, notes })
   const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
   return {
+    payers,
     asked,
     decisions,
     fate,
@@ -94,7 +96,7 @@ export function listOf(
 }
 
 /** What each payer has paid of the rate that they share. */
-export function paidByEach(payers: readonly Payer[], { groups, decisions }: SentPayers): readonly number[] {
+export function paidByEach({ payers, groups, decisions }: SentPayers): readonly number[] {
   const shares = groups.flatMap((group) => paidIn(group, decisions.looks)).values()
   return payers.map(({ rows }) => rows.reduce((sum) => sum + (shares.next().value as number), 0))
 }

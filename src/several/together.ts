@@ -73,10 +73,20 @@ export function askedOf(
     joined,
     time: isCallTime(tx) ? tx : undefined,
     rowOf,
-    unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
+    unlimited: valuesOf(unlimited, ({ call, checker }) => unlimitedOutcome(call, checker.clockMs())),
     ids: ids.map((id) => found(rowOf, id)),
-    gateOf: new Map(gated.map((each, place) => [each, found(rowOf, gates[place] as LimiterCall)])),
+    gateOf: valuesOf(gated, (_, place) => found(rowOf, gates[place] as LimiterCall)),
   }
+}
+
+const NONE: ReadonlyMap<LimiterCall, never> = new Map<LimiterCall, never>()
+
+/** A value for each of the calls. Most lists have no such calls. */
+function valuesOf<T>(
+  calls: readonly LimiterCall[],
+  make: (each: LimiterCall, place: number) => T,
+): ReadonlyMap<LimiterCall, T> {
+  return calls.length === 0 ? NONE : new Map(calls.map((each, place) => [each, make(each, place)]))
 }
 
 /** Each of the few values once. */

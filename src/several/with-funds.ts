@@ -10,11 +10,6 @@ import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers 
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
 
-/** What was sent for payers. */
-interface SentWithFunds extends SentPayers {
-  readonly payers: readonly Payer[]
-}
-
 /**
  * Finds the rows of the calls and sends them as a list. If it is denied because others have taken from the rows
  * meanwhile, the rows are found again.
@@ -22,24 +17,26 @@ interface SentWithFunds extends SentPayers {
  * @param find Finds the rows of a call. Not called for calls with one row.
  * @throws RatelimitError before any SQL `INVALID_OPTION`, `INVALID_RATE` for what does not go together.
  */
-export async function withFunds(
+export function withFunds(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
   tx: At,
   besideOf: (payers: readonly Payer[]) => Beside,
-): Promise<SentWithFunds> {
+): Promise<SentPayers> {
+  if (calls.some(isFunded)) return sendFound(calls, find, tx, besideOf)
   const alone = calls.map(byItself)
-  if (!calls.some(isFunded)) return { ...(await sendPayers(alone, tx, besideOf(alone))), payers: alone }
+  return sendPayers(alone, tx, besideOf(alone))
+}
+
+async function sendFound(...[calls, find, tx, besideOf]: Parameters<typeof withFunds>): Promise<SentPayers> {
+  const alone = calls.map(byItself)
   checkDifferent(calls)
   listOf(alone, tx, besideOf(alone))
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
   return untilDone('took from the credits', async () => {
     const own = payers
-    const sent = await attempt(checker, tx, async (at) => ({
-      ...(await sendPayers(own, at, besideOf(own))),
-      payers: own,
-    }))
+    const sent = await attempt(checker, tx, (at) => sendPayers(own, at, besideOf(own)))
     if (sent.isOver) return sent
     const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
     if (lacking.length === 0) return sent
@@ -78,7 +75,7 @@ function findAll(
  * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
  * every list.
  */
-function attempt<T extends SentPayers>(checker: Checker, tx: At, send: (tx: At) => Promise<T>): Promise<T> {
+function attempt(checker: Checker, tx: At, send: (tx: At) => Promise<SentPayers>): Promise<SentPayers> {
   const joined = checker.joined(tx)
   return joined
     ? inTransactionIf(
