@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { beforeEach } from 'vitest'
 import { tableOf } from '../../src/runtime/table-of.ts'
 import { SHIPPED } from '../../src/tables/shipped.ts'
@@ -18,7 +19,7 @@ for (const table of [SHIPPED.ephemeral, SHIPPED.durable]) await tableOf(table, t
  */
 const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/answers/blocked-until.test.ts': [],
-  'behaviour/answers/calendar-window.test.ts': [
+  'calendar/answers/calendar-window.test.ts': [
     'a period of a row ahead of the clock does not count as the present period',
     'about a period behind, in months of different lengths, there is an answer',
     'the charge commits with it, or rolls back',
@@ -33,7 +34,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'the database is asked when an injected clock goes back',
     'without inMemoryBlock no denial is remembered',
   ],
-  'behaviour/answers/schedule.test.ts': ['share a statement'],
+  'schedule/answers/schedule.test.ts': ['share a statement'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',
     'after a sweep of fewer than a hundred rows no call sweeps for a moment',
@@ -64,11 +65,11 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/limit-all-credits.test.ts': [],
-  'behaviour/quotas/reserve-all-credits.test.ts': [],
-  'behaviour/quotas/spend-credits.test.ts': [],
-  'behaviour/quotas/named.test.ts': ['to reserve is one statement'],
-  'behaviour/quotas/named-lists.test.ts': ['it is one statement'],
-  'behaviour/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
+  'quota/quotas/reserve-all-credits.test.ts': [],
+  'quota/quotas/spend-credits.test.ts': [],
+  'quota/quotas/named.test.ts': ['to reserve is one statement'],
+  'quota/quotas/named-lists.test.ts': ['it is one statement'],
+  'quota/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
   'concurrency/credit-entries.test.ts': [],
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
@@ -84,7 +85,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'the settings of its statements',
     "if others remove its rows again and again, onError 'allow' does not let it pass",
   ],
-  'behaviour/quotas/close-periods.test.ts': [
+  'quota/quotas/close-periods.test.ts': [
     'it reads as many rows as it may close, and then twice as many each time',
     'leaves a row that a call renews after it was found',
   ],
@@ -99,7 +100,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'is refused, and it stays open',
   ],
   'behaviour/quotas/zero.test.ts': ['credits'],
-  'behaviour/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
+  'quota/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
   'behaviour/statements/count.test.ts': [],
   'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],
   'behaviour/tables/layouts.test.ts': ['an archive that inherits from the table loses and changes nothing'],
@@ -114,13 +115,17 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'in a batch of new keys of which another transaction is making one, the others are decided at once',
   ],
   'concurrency/interleavings.test.ts': ['limitAll locks in one order'],
-  'concurrency/named.test.ts': ['a settlement whose answer is lost'],
+  'quota/concurrency/named.test.ts': ['a settlement whose answer is lost'],
   'concurrency/plans.test.ts': [],
   'concurrency/shared-lists.test.ts': [
     'estimates that are settled at the same time share statements',
     'lists whose rows are there and free share statements',
     'lists whose statement failed for a reason of its own are not sent one by one',
   ],
+}
+
+for (const file of Object.keys(OF_ONE_SERVER)) {
+  if (!existsSync(`test/${file}`)) throw new Error(`There is no test/${file}.`)
 }
 
 beforeEach(({ task, skip }) => {

@@ -1,8 +1,8 @@
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
-import { Quota } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
+import { Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
 
 // The recipe of docs/cost-recipes.md: a webhook settles by the name, in a transaction with work of its own.
 

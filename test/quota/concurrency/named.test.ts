@@ -1,12 +1,12 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
-import { Quota, settleExpired } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { deadlocks } from '../support/statistics.ts'
-import { watch } from '../support/watch.ts'
+import { Ratelimit } from '../../../src/index.ts'
+import { Quota, settleExpired } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { deadlocks } from '../../support/statistics.ts'
+import { watch } from '../../support/watch.ts'
 
 // Reservations with a name, by many connections at once.
 

@@ -1,9 +1,9 @@
 import { beforeAll, expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
-import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
-import { Quota, type Threshold } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
+import { Quota, type Threshold } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
 
 // Slow: a race needs many calls of many connections to show.
 

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
-import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
+import { type Database, Ratelimit } from '../../../src/index.ts'
+import { Quota, reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
 
 // An estimate that was charged in a transaction, and is settled without it.
 

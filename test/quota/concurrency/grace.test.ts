@@ -1,17 +1,17 @@
 import { expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Allowed,
   type Database,
   type EndedPeriod,
   Ratelimit,
   type Reservation,
-} from '../../src/index.ts'
-import { type ClosedPeriod, closePeriods, Quota, reserveAll } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { PATIENTLY } from '../support/patience.ts'
+} from '../../../src/index.ts'
+import { type ClosedPeriod, closePeriods, Quota, reserveAll } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 
 const database = useDatabase()
 const KEYS = 40

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
-import type { EndedPeriod } from '../../src/index.ts'
-import { Quota } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
+import type { EndedPeriod } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
 
 const database = useDatabase()
 
