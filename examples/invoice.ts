@@ -6,8 +6,9 @@ import { PGlite } from '@electric-sql/pglite'
 import { eq, sum } from 'drizzle-orm'
 import { integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { type Duration, type Entry, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { type Duration, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { closePeriods, Quota, settleExpired, spend } from 'drizzle-ratelimit/quota'
 
 const [TEAM, BUSINESS] = [calendarWindow(1000, 'month'), calendarWindow(12_000, 'year')]
@@ -48,8 +49,11 @@ const billed = {
   ...common,
   keepEnded: true,
   grace: '1d',
-  onEntries: (tx: Tx, made: readonly Entry[]) =>
-    tx.insert(entries).values(made.map(({ prefix, units }) => ({ prefix, pages: units }))),
+  use: [
+    ledger((tx: Tx, made: readonly Entry[]) =>
+      tx.insert(entries).values(made.map(({ prefix, units }) => ({ prefix, pages: units }))),
+    ),
+  ],
 } as const
 /** First come the pages of the plan, then credits, and then pages that are paid one by one. */
 const included = new Quota({

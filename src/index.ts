@@ -47,6 +47,5 @@ export type {
 } from './options/reserve.ts'
 export { Ratelimit } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
-export type { Entry } from './runtime/entry.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'

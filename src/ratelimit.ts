@@ -118,7 +118,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_DURATION`
    * (of `once`), `INVALID_CLOCK` before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to
-   * count, `OTHER_PLAN` with `onOtherPlan: 'throw'`, `ENTRIES_FAILED` with `onEntries`; from the database
+   * count, `OTHER_PLAN` with `onOtherPlan: 'throw'`, `ENTRIES_FAILED` with a ledger; from the database
    * `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`,
    * `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *

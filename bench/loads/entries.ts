@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { Ratelimit, type RatelimitConfig } from '../../src/index.ts'
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
+import { Ratelimit } from '../../src/index.ts'
 import { type Contender, makeKeys, PLENTY } from '../contenders/contender.ts'
 import { onNodePostgres, openedBy } from '../contenders/this-package.ts'
 import { anyOf, keyNumbers } from '../measure.ts'
@@ -11,11 +12,9 @@ import { type Bench, type Load, type Outcome, withDatabase } from './load.ts'
 
 const KEYS = 1_000
 const LIMITER = Ratelimit.tokenBucket(PLENTY, '1h', PLENTY)
-const RECORDING = 'drizzle-ratelimit, onEntries'
+const RECORDING = 'drizzle-ratelimit, ledger'
 
-type Entries = Parameters<NonNullable<RatelimitConfig['onEntries']>>[1]
-
-function insertOf(entries: Pick<Entries[number], 'key' | 'units'>[]) {
+function insertOf(entries: Pick<Entry, 'key' | 'units'>[]) {
   const rows = entries.map(({ key, units }) => sql`(${key}, ${units})`)
   return sql`insert into bench_ledger (key, units) values ${sql.join(rows, sql`, `)}`
 }
@@ -28,7 +27,7 @@ const recording: Contender = {
         db: drizzle({ client: pool }),
         limiter: LIMITER,
         prefix: 'recording',
-        onEntries: (tx, entries) => tx.execute(insertOf([...entries])),
+        use: [ledger((tx, entries) => tx.execute(insertOf([...entries])))],
       }),
     ),
 }

@@ -1,21 +1,34 @@
 import { HANDLE } from '../base/handle.ts'
+import type { AnyLayer } from '../options/choices.ts'
 import type { Layer } from '../options/layer.ts'
+import type { Settings } from '../options/table.ts'
+import type { Ledger } from '../runtime/call.ts'
 import type { Parts } from './parts.ts'
 
 /** What a layer of the package sees of its limiter. */
 export type LayerParts = Pick<Parts, 'rows' | 'alone'>
 
-interface OwnLayer extends Layer {
-  [HANDLE]?(parts: LayerParts): Layer
+/** What a layer of the package gives to each limiter. */
+export interface OwnParts {
+  /** Hands out the entries of its statements. */
+  ledger?(settings: Settings): Ledger
+  /** What gets to know how its calls were answered. */
+  begin?(parts: LayerParts): Layer[]
 }
 
-/** A layer that begins anew with each limiter, whose rows it uses. */
-export function ownLayer(name: string, begin: (parts: LayerParts) => Layer): Layer {
-  const layer: OwnLayer = { name, [HANDLE]: begin }
-  return layer
+type OwnLayer = AnyLayer & { readonly [HANDLE]?: OwnParts }
+
+/** A layer that gives a limiter more than layers of others can. */
+export function ownLayer<L extends AnyLayer>(layer: L, own: OwnParts): L {
+  return { ...layer, [HANDLE]: own }
 }
 
-/** The layer as it is with one limiter. */
-export function begun(layer: OwnLayer, parts: LayerParts): Layer {
-  return layer[HANDLE]?.(parts) ?? layer
+/** What the layers of the package give. No two of them give the same. */
+export function partsIn(use: readonly AnyLayer[]): OwnParts {
+  return Object.assign({}, ...use.map((layer: OwnLayer) => layer[HANDLE]))
+}
+
+/** Whether it is a layer of others, which is told of the calls itself. */
+export function isOfOthers(layer: AnyLayer): layer is Layer {
+  return !(HANDLE in layer)
 }

@@ -4,23 +4,20 @@ import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
 import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
-import type { LeaseTerms } from '../options/choices.ts'
+import type { AnyLayer, LeaseTerms } from '../options/choices.ts'
 import type { RatelimitConfig } from '../options/config.ts'
 import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
-import type { Ledger } from '../runtime/call.ts'
-import type { OnEntries } from '../runtime/entry.ts'
 import { watchFor } from '../runtime/long-waits.ts'
 import { tableOf } from '../runtime/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
-import { begun } from './own-layer.ts'
+import { isOfOthers, partsIn } from './own-layer.ts'
 import type { Parts } from './parts.ts'
 import { type GoOn, sweepsOf } from './sweeps.ts'
 
 const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
-const recording = /* @__PURE__ */ onFirstUse(() => import('./record.ts'))
 
 /** The default of the `maxKeys` of leases. */
 const LEASED_KEYS = 10_000
@@ -28,7 +25,9 @@ const LEASED_KEYS = 10_000
 /** The checker of these settings. */
 export function checkerOf(settings: Settings): Checker {
   const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
-  const { onError, onOtherPlan, onEntries, lease, timeout, grace } = settings
+  const { onError, onOtherPlan, lease, timeout, grace } = settings
+  const use: readonly AnyLayer[] = settings.use
+  const own = partsIn(use)
   // The checker of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
   const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
@@ -45,7 +44,7 @@ export function checkerOf(settings: Settings): Checker {
       prefix,
       clock: clock && (() => readClock(clock)),
       refusesOther: onOtherPlan === 'throw',
-      ledger: onEntries && ledgerOf(onEntries, prefix, settings.limiter.kind === 'credits'),
+      ledger: own.ledger?.(settings),
       onUse: isWatched ? watchPrefix(db, table.table, prefix, kind) : undefined,
     },
     commit: durable ? (settings.synchronousCommit ? 'flushed' : 'async') : 'as the session',
@@ -74,18 +73,10 @@ export function checkerOf(settings: Settings): Checker {
     keepEnded,
     graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
     blocks: settings.blocks,
-    layers: settings.use.map((layer) => begun(layer, { rows, alone })),
+    layers: use.filter(isOfOthers).concat(own.begin?.({ rows, alone }) ?? []),
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
   }
   return new Checker({ rows, terms, alone })
-}
-
-function ledgerOf(onEntries: OnEntries, prefix: string, hasGrants: boolean): Ledger {
-  const about = { onEntries, hasGrants }
-  return {
-    ...about,
-    record: async (...call) => (await recording()).recordCalls({ ...about, prefix }, ...call),
-  }
 }
 
 /** The terms of the leases, with the default. */

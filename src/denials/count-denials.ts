@@ -50,11 +50,14 @@ export function countDenials(options: DenialOptions = {}): Layer {
   const everyMs = parseDuration(every, 'every')
   upTo(MAX_TOP)(top, 'top')
   checkOption(everyMs <= MAX_EVERY_MS, 'every must be at most an hour.')
-  return ownLayer('denials', (parts) => {
-    checkOption(
-      !parts.rows.connection.isTransaction,
-      'countDenials needs a db that is not a transaction: denials are written after it. Give calls the tx.',
-    )
-    return new DenialCounts(parts, everyMs, top)
+  const layer: Layer = { name: 'denials' }
+  return ownLayer(layer, {
+    begin: (parts) => {
+      checkOption(
+        !parts.rows.connection.isTransaction,
+        'countDenials needs a db that is not a transaction: denials are written after it. Give calls the tx.',
+      )
+      return [new DenialCounts(parts, everyMs, top)]
+    },
   })
 }

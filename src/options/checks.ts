@@ -92,10 +92,12 @@ export function checkUse(use: unknown): void {
 }
 
 function isLayer(layer: unknown): layer is Layer {
-  const { name, decided, failed, close, [HANDLE]: begin } = Object(layer)
-  const functions = [decided, failed, close, begin].filter((each) => each !== undefined)
+  const { name, decided, failed, close, [HANDLE]: own } = Object(layer)
+  const functions = [decided, failed, close].filter((each) => each !== undefined)
   return (
-    typeof name === 'string' && functions.length > 0 && functions.every((each) => typeof each === 'function')
+    typeof name === 'string' &&
+    (own || functions.length > 0) &&
+    functions.every((each) => typeof each === 'function')
   )
 }
 

@@ -3,6 +3,7 @@ import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Entry } from '../runtime/entry.ts'
+import type { Layer } from './layer.ts'
 
 /** A share of the limit, or a number of units that are used or left. */
 export type Threshold =
@@ -192,19 +193,28 @@ export interface Leasing {
 /** The transactions of a database. */
 export type TransactionOf<D extends Database> = Parameters<Parameters<D['transaction']>[0]>[0]
 
+/** What `ledger` of `drizzle-ratelimit/ledger` makes. */
+export interface LedgerLayer<D extends Database = Database> {
+  /** A limiter has one ledger. */
+  readonly name: 'ledger'
+  /** Gets the entries, in the transaction that makes them. */
+  write(tx: TransactionOf<D>, entries: readonly Entry[]): PromiseLike<unknown>
+}
+
+/** A layer of any limiter. */
+export type AnyLayer = Layer | LedgerLayer
+
 export interface NotRecording {
-  readonly onEntries?: never
+  /**
+   * Layers: `countDenials()` of `drizzle-ratelimit/denials`, `ledger(...)` of `drizzle-ratelimit/ledger`, or
+   * some of your own. The order means nothing. Default: none.
+   */
+  readonly use?: readonly Layer[]
 }
 
 export interface Recording<D extends Database> {
-  /**
-   * Gets an entry for each charge, refund, reservation, settlement and grant, in the transaction that makes it:
-   * what it writes with `tx` commits or rolls back together with the charge. Calls that share a statement hand
-   * out their entries together. Calls outside of your transactions then take one of their own, so the driver
-   * needs interactive transactions. With your `tx` they take a savepoint. If it throws or rejects, nothing is
-   * charged, and the call rejects with `ENTRIES_FAILED`. It is not called for denials and looks. Default: none.
-   */
-  onEntries(tx: TransactionOf<D>, entries: readonly Entry[]): PromiseLike<unknown>
+  /** Layers, with a ledger. */
+  readonly use: readonly (Layer | LedgerLayer<D>)[]
   readonly distributed?: false
   readonly lease?: never
 }

@@ -2,7 +2,6 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
-import type { Layer } from './layer.ts'
 
 /** Options of every limiter. */
 export interface CommonConfig<D extends Database = Database> {
@@ -67,9 +66,4 @@ export interface CommonConfig<D extends Database = Database> {
    * the secret, every key starts again. Default: `false`.
    */
   readonly hashKeys?: boolean | string
-  /**
-   * Layers: `countDenials()` of `drizzle-ratelimit/denials`, or some of your own. The order means nothing.
-   * Default: none.
-   */
-  readonly use?: readonly Layer[]
 }

@@ -37,11 +37,11 @@ type GrantedConfig<D extends Database = Database> = Pick<
   CommonConfig<D>,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
-  Pick<CommonConfig, 'preparedStatements' | 'use' | 'dryRun'> &
+  Pick<CommonConfig, 'preparedStatements' | 'dryRun'> &
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'> &
   (Throwing | Degrading) &
-  Partial<Pick<Recording<D>, 'onEntries'>> & {
+  Partial<Pick<Recording<D>, 'use'>> & {
     /** The credits, from `Ratelimit.credits`. */
     readonly limiter: Credits
   }

@@ -27,4 +27,6 @@ export interface Layer {
   failed?(failure: ErrorMessage): unknown
   /** Ends its work. `close` of the limiter waits for the returned promise, as long as it may. */
   close?(): unknown
+  /** Only a ledger has it. */
+  readonly write?: never
 }

@@ -55,8 +55,8 @@ type Combination = readonly [isWrong: (settings: Settings, given: QuotaConfig) =
 /** What cannot be combined, or needs another option. */
 const COMBINATIONS: readonly Combination[] = [
   [
-    (_, { onEntries, distributed, lease }) => onEntries && (distributed || lease),
-    'onEntries cannot be combined with distributed or lease.',
+    ({ use, distributed, lease }) => (distributed || lease) && use.some(({ name }) => name === 'ledger'),
+    'ledger cannot be combined with distributed or lease.',
   ],
   [({ keepEnded, grace }) => grace !== undefined && !keepEnded, 'grace needs keepEnded: true.'],
   [

@@ -112,7 +112,6 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
   use: { ...EVERY, check: checkUse, byDefault: [] },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
-  onEntries: { ...EVERY, check: checkFunction },
 }
 
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */

@@ -62,16 +62,15 @@ export async function settleLate(settled: Settled, tx: At): Promise<Allowed | un
   const { ledger } = namespace
   const { isCorrected, returned, answer } = await runOn(checker, tx, 'changes', async (connection) => {
     if (!ledger) return correct(connection)
-    const { record } = await import('../check/record.ts')
     const { row: named } = settled.estimate
     const name = named === undefined ? {} : { id: nameIn(named).id }
     const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start, ...name } as const
-    return record({
+    return ledger.record({
       ...{ connection, isBrief: false, run: correct },
       recordedBy: (made) => {
         const { remaining } = made.answer
         const units = -made.returned
-        return rate === 0 ? [] : [{ onEntries: ledger.onEntries, entry: { ...entry, remaining, units } }]
+        return rate === 0 ? [] : [{ write: ledger.write, entry: { ...entry, remaining, units } }]
       },
     })
   })

@@ -162,9 +162,8 @@ function ask(
   }
   const ledger = does === 'look' ? undefined : namespace.ledger
   // Only a statement for new rows that may not wait sets a `lock_timeout`.
-  return ledger
-    ? ledger.record(connection, asked, does === 'make' && !answersAll, answersOn)
-    : answersOn(connection)
+  const isBrief = does === 'make' && !answersAll
+  return ledger ? ledger.recordCalls(asked, { connection, isBrief, run: answersOn }) : answersOn(connection)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {

@@ -40,7 +40,7 @@ export class Blame {
     if (sqlState.startsWith('22')) return 'one'
     // Not a lock_timeout, a statement_timeout or a cancel.
     const isOfAll = sqlState !== LOCK_NOT_AVAILABLE && sqlState !== QUERY_CANCELED
-    // `onEntries` may have refused the entry of one key.
+    // A ledger may have refused the entry of one key.
     if (isOfAll && code !== 'ENTRIES_FAILED') return 'all'
     if (this.#forAll === undefined && ++this.#slow > MAX_SLOW) this.#forAll = error
     return this.#forAll ? 'all' : 'one'

@@ -1,10 +1,9 @@
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import type { Connection } from '../database/connection.ts'
 import type { Row } from '../database/run.ts'
 import type { RowAction } from '../statements/decided.ts'
-import type { OnEntries } from './entry.ts'
+import type { Entry, Recorded, Recording, WriteEntries } from './entry.ts'
 
 /** The prefix of the rows and the clock by which they are read. */
 export interface Namespace {
@@ -17,7 +16,7 @@ export interface Namespace {
   readonly isUsuallyNew?: boolean
   /** Whether a list locks its rows after those of other prefixes. */
   readonly comesLast?: boolean
-  /** Hands out what statements charge. Undefined without `onEntries`. */
+  /** Hands out what statements charge. Undefined if nobody gets it. */
   readonly ledger?: Ledger | undefined
   /** Called at each use. It watches for other limiters of the prefix. */
   readonly onUse?: (() => void) | undefined
@@ -68,20 +67,26 @@ export type Answers = readonly (Decision | undefined)[]
 
 /** Hands out the entries of statements, in their transactions. */
 export interface Ledger {
-  readonly onEntries: OnEntries
-  /** Whether the rows are those of credits: the grants of keys, and what these owe. */
-  readonly hasGrants: boolean
-  /**
-   * Runs a statement, and hands out the entries of the calls that it has granted.
-   *
-   * @param isBrief Whether the statement sets a short `lock_timeout`.
-   */
-  record(
-    connection: Connection,
+  readonly write: WriteEntries
+  /** The entry of a granted call. None if it has changed no count. */
+  recorded(granted: GrantedCall): readonly Recorded[]
+  /** Runs a statement, and hands out its entries, which may be those of several ledgers. */
+  record<T>(recording: Recording<T>): Promise<T>
+  /** Runs a statement of calls of the limiter, and hands out the entries of those that it has granted. */
+  recordCalls(
     asked: readonly Asked[],
-    isBrief: boolean,
-    run: (own: Connection) => Promise<Answers>,
+    recording: Pick<Recording<Answers>, 'connection' | 'isBrief' | 'run'>,
   ): Promise<Answers>
+}
+
+/** A call that was granted, and what its entry says beside the change. */
+export interface GrantedCall {
+  readonly call: Call
+  readonly decision: Decision
+  /** Its place among the equal calls that were decided together. */
+  readonly place: number
+  readonly id?: string | undefined
+  readonly kind?: Entry['kind'] | undefined
 }
 
 /** The decision on equal calls: how many are granted, and the state before them. */

@@ -1,3 +1,4 @@
+import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 
 /** A change of what a key has used, or of what it was granted. */
@@ -23,4 +24,19 @@ export interface Entry {
 }
 
 /** Gets the entries of one statement, in its transaction. */
-export type OnEntries = (tx: Database, entries: readonly Entry[]) => unknown
+export type WriteEntries = (tx: Database, entries: readonly Entry[]) => unknown
+
+/** An entry, and the function that gets it. */
+export interface Recorded {
+  readonly write: WriteEntries
+  readonly entry: Entry
+}
+
+/** A statement whose entries are handed out. */
+export interface Recording<T> {
+  readonly connection: Connection
+  /** Whether the statement sets a short `lock_timeout`. */
+  readonly isBrief: boolean
+  run(own: Connection): Promise<T>
+  recordedBy(result: T): readonly Recorded[]
+}

@@ -114,7 +114,7 @@ async function scheduleCall(
   )
   checkOption(
     !checker.rows.namespace.ledger,
-    'schedule has no meaning with onEntries: it charges units that are not there yet.',
+    'schedule cannot be combined with ledger: it charges units that are not there yet.',
   )
   if (!isRequest(call)) {
     return { success: true, delay: 0, startsAt: checker.clockMs(), cancel: async () => false }

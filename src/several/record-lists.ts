@@ -1,5 +1,5 @@
-import { entryOf, type Recorded, record } from '../check/record.ts'
 import type { Connection } from '../database/connection.ts'
+import type { Recorded } from '../runtime/entry.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import type { RowRequest } from './add-up.ts'
 import { found } from './enough.ts'
@@ -16,19 +16,17 @@ export function recordLists<T>(
 ): Promise<T> {
   const isBrief = rows.some(makes)
   const recordedBy = (result: T) => [...charged(result)].flatMap(([list, found]) => recordedIn(list, found))
-  return record({ connection, isBrief, run, recordedBy })
+  const ledger = rows.find(({ namespace }) => namespace.ledger)?.namespace.ledger
+  return ledger ? ledger.record({ connection, isBrief, run, recordedBy }) : run(connection)
 }
 
 function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
   if (!isDone) return []
   const id = idIn(list.rows)
   return list.rows.flatMap((row) => {
-    const { ledger, prefix } = row.namespace
+    const { ledger } = row.namespace
     if (!ledger || isLook(row)) return []
-    return partsOf(row, found(looks, row)).flatMap((part): Recorded[] => {
-      const entry = entryOf(part, { ...ledger, prefix, id, kind: row.kind })
-      return entry ? [{ onEntries: ledger.onEntries, entry }] : []
-    })
+    return partsOf(row, found(looks, row)).flatMap((part) => ledger.recorded({ ...part, id, kind: row.kind }))
   })
 }
 

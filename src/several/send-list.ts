@@ -25,7 +25,7 @@ export const recording: () => Loaded | Promise<Loaded> = /* @__PURE__ */ onFirst
 
 type Loaded = typeof import('./record-lists.ts')
 
-/** Whether one of the limiters has `onEntries`. */
+/** Whether one of the limiters has a ledger. */
 export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
   return rows.some(({ namespace }) => namespace.ledger !== undefined)
 }

@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { afterEach, beforeAll, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -142,12 +143,14 @@ test('connections break while entries are written: the application has those of 
   const prefix = newPrefix('ended')
   const ratelimit = new Ratelimit({
     ...{ db: opened.db, prefix, limiter: Ratelimit.fixedWindow(1_000_000, '1d') },
-    onEntries: async (tx, entries) => {
-      const when = batches++ % 7
-      if (when === 1) await tx.execute(END_OWN)
-      await writeEntries(tx, entries)
-      if (when === 4) await tx.execute(END_OWN)
-    },
+    use: [
+      ledger<typeof opened.db>(async (tx, entries) => {
+        const when = batches++ % 7
+        if (when === 1) await tx.execute(END_OWN)
+        await writeEntries(tx, entries)
+        if (when === 4) await tx.execute(END_OWN)
+      }),
+    ],
   })
   const outcomes: Outcome[] = []
   const uncaught = await uncaughtBy(async () => {

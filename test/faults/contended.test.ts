@@ -1,3 +1,4 @@
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, spend } from '../../src/quota/index.ts'
@@ -37,7 +38,7 @@ const onRow =
 
 const calls: Readonly<Record<string, Ready>> = {
   limit: onRow((ratelimit) => ratelimit.limit(SECRET)),
-  'limit with onEntries': onRow((ratelimit) => ratelimit.limit(SECRET), { onEntries: () => {} }),
+  'limit with a ledger': onRow((ratelimit) => ratelimit.limit(SECRET), { use: [ledger(async () => {})] }),
   'limit with a lease': onRow((ratelimit) => ratelimit.limit(SECRET), { lease: { tokens: 5, for: '1m' } }),
   'limit with once': onRow((ratelimit) => ratelimit.limit(SECRET, { once: { id: 'job', for: '1d' } })),
   blockUntilReady: onRow((ratelimit) => ratelimit.blockUntilReady(SECRET, '1h')),

@@ -1,7 +1,8 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Entry, limitAll } from '../../src/index.ts'
+import { limitAll } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -26,8 +27,8 @@ interface Way {
   readonly books: () => Promise<readonly number[]>
 }
 
-const onEntries = (tx: unknown, entries: readonly Entry[]) => writeEntries(tx as never, entries)
-const RECORDED = { onEntries }
+const write = (tx: unknown, entries: readonly Entry[]) => writeEntries(tx as never, entries)
+const RECORDED = { use: [ledger(write)] }
 
 /** A month of 100 units, and what is used of it. */
 function monthOn({ db }: Pool, config: object = {}) {
@@ -57,13 +58,13 @@ async function limiting(opened: Pool): Promise<Way> {
 }
 
 const ways: Record<string, (opened: Pool) => Promise<Way>> = {
-  'limit with onEntries': limiting,
-  'limitAll with onEntries': async (opened) => {
+  'limit with a ledger': limiting,
+  'limitAll with a ledger': async (opened) => {
     const { month, books } = recordedOn(opened)
     await month.limit(SECRET, { rate: 4 })
     return { call: () => limitAll([{ ratelimit: month, key: SECRET, rate: 7 }]), books }
   },
-  'commit with onEntries': async (opened) => {
+  'commit with a ledger': async (opened) => {
     const { month, books } = recordedOn(opened)
     const reserved = await month.reserve(SECRET, { rate: 4 })
     if (!reserved.success) throw new Error('denied')

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/postgres-js'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
@@ -133,7 +134,7 @@ describe('a backend ends in a transaction that the limiter begins: nothing is ch
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate)
   }
 
-  /** What `onEntries` does. */
+  /** What the ledger does. */
   const ways: Record<string, (tx: Tx) => Promise<unknown>> = {
     'by a statement of its own': (tx) => tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`),
     'in a savepoint': (tx) =>
@@ -160,7 +161,7 @@ describe('a backend ends in a transaction that the limiter begins: nothing is ch
     const client = connect()
     const ratelimit = new Ratelimit({
       ...{ db: drizzle({ client }), limiter, prefix, cleanupProbability: 0 },
-      onEntries: async (tx) => ends && way(tx),
+      use: [ledger<ReturnType<typeof drizzle>>(async (tx) => ends && way(tx))],
     })
     await limit(ratelimit)
     const uncaught = await uncaughtBy(async () => {
@@ -182,7 +183,7 @@ describe.each(['cut before', 'cut after'] as const)('a transaction of the limite
       const prefix = newPrefix(`${fault} ${place}`)
       const ratelimit = new Ratelimit({
         ...{ db: drizzle({ client: connect(1) }), limiter, prefix, cleanupProbability: 0 },
-        onEntries: async (tx) => tx.execute(sql`select 1`),
+        use: [ledger(async (tx) => tx.execute(sql`select 1`))],
       })
       const outcomes: Outcome[] = []
       const call = async () => {

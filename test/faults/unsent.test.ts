@@ -1,6 +1,7 @@
 import { createServer } from 'node:net'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import postgres from 'postgres'
@@ -119,8 +120,8 @@ const ways: Record<string, Open> = {
     const { ratelimit, left } = windowOn(db, { timeout })
     return { call: () => ratelimit.limit(SECRET), left }
   },
-  'limit with onEntries': async (db, timeout) => {
-    const { ratelimit, left } = windowOn(db, { timeout, onEntries: async () => {} })
+  'limit with a ledger': async (db, timeout) => {
+    const { ratelimit, left } = windowOn(db, { timeout, use: [ledger(async () => {})] })
     return { call: () => ratelimit.limit(SECRET), left }
   },
   'limit with a lease': async (db, timeout) => {

@@ -59,9 +59,9 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
-  // Distributed tables have none of these: `Ratelimit.credits` and `onEntries` refuse them.
-  'behaviour/quotas/credit-entries.test.ts': [],
-  'behaviour/quotas/entries.test.ts': [],
+  // Distributed tables have none of these: `Ratelimit.credits` and `ledger` refuse them.
+  'ledger/quotas/credit-entries.test.ts': [],
+  'ledger/quotas/entries.test.ts': [],
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/limit-all-credits.test.ts': [],
@@ -70,7 +70,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'quota/quotas/named.test.ts': ['to reserve is one statement'],
   'quota/quotas/named-lists.test.ts': ['it is one statement'],
   'quota/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
-  'concurrency/credit-entries.test.ts': [],
+  'ledger/concurrency/credit-entries.test.ts': [],
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
   'concurrency/credits-shared.test.ts': [],

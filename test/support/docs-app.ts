@@ -89,7 +89,7 @@ export const topUps: Table<{ id: Id; org: Text; credits: Amount }> = pgTable('to
   org: text().notNull(),
   credits: integer().notNull(),
 })
-export const ledger: Table<{
+export const ledgerLines: Table<{
   org: Text
   kind: Text
   units: Amount

@@ -1,5 +1,5 @@
 import { bigint, doublePrecision, pgTable, text } from 'drizzle-orm/pg-core'
-import type { Entry } from '../../src/index.ts'
+import type { Entry } from '../../src/ledger/index.ts'
 import type { Db, TestDatabase } from './databases.ts'
 
 /** An application's own table of what was charged. */

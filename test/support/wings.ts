@@ -6,6 +6,7 @@ export const WINGS = [
   'denials',
   'http',
   'kysely',
+  'ledger',
   'lockout',
   'otel',
   'quota',

@@ -1,6 +1,7 @@
 import { Cache } from 'drizzle-orm/cache/core'
 import { withReplicas } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
@@ -120,6 +121,12 @@ test('a driver without transactions is known by what it is, and not by what it s
     },
   })
   const limiter = Ratelimit.fixedWindow(3, '1h')
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'none', durable: true, onEntries: async () => {} })
+  const ratelimit = new Ratelimit({
+    db,
+    limiter,
+    prefix: 'none',
+    durable: true,
+    use: [ledger(async () => {})],
+  })
   await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })

@@ -1,7 +1,8 @@
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Entry, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
+import { limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import {
   openReservations,
   Quota,
@@ -133,7 +134,7 @@ test('settleExpired ends estimates of 0, and charges nothing', async () => {
 test('the books get an entry of the cost, and none of the estimate of 0', async () => {
   const entries: Entry[] = []
   const { quota } = quotaOn(database, TEN['fixed window'], {
-    onEntries: async (_, added) => void entries.push(...added),
+    use: [ledger(async (_, added) => void entries.push(...added))],
   })
   const request = { ratelimit: quota, key: 'key' }
   await quota.limit('key', NOTHING)

@@ -1172,7 +1172,7 @@ describe('the recipes for billing', () => {
     const reserved = await prepaid.reserve('org', { rate: 100 })
     if (!reserved.success) throw new Error('denied')
     await reserved.commit(130)
-    const rows = await app.db.select().from(app.ledger)
+    const rows = await app.db.select().from(app.ledgerLines)
     expect(rows.map(({ kind, units, remaining, eventId }) => [kind, units, remaining, eventId])).toEqual([
       ['grant', 500, 500, 'payment:7'],
       ['charge', 40, 460, null],

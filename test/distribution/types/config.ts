@@ -4,6 +4,7 @@ import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { countDenials } from 'drizzle-ratelimit/denials'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../../src/calendar.ts'
@@ -184,21 +185,25 @@ const notes = pgTable('notes', { key: text(), units: integer() })
 new Ratelimit({
   ...common,
   // The transaction is one of Drizzle's, with all of its methods.
-  onEntries: (tx, entries) => tx.insert(notes).values(entries.map(({ key, units }) => ({ key, units }))),
+  use: [
+    ledger<typeof db>((tx, entries) =>
+      tx.insert(notes).values(entries.map(({ key, units }) => ({ key, units }))),
+    ),
+  ],
 })
 const recording: Ratelimit = new Ratelimit({
   ...common,
   durable: true,
-  onEntries: async (tx) => tx.rollback(),
+  use: [ledger<typeof db>(async (tx) => tx.rollback())],
 })
 // @ts-expect-error an entry has no such field
-new Ratelimit({ ...common, onEntries: async (_, [entry]) => entry?.cost })
+new Ratelimit({ ...common, use: [ledger(async (_, [entry]) => entry?.cost)] })
 // @ts-expect-error what it writes has to be awaited
-new Ratelimit({ ...common, onEntries: () => 5 })
+new Ratelimit({ ...common, use: [ledger(() => 5)] })
 // @ts-expect-error what was charged in advance has no entries
-new Ratelimit({ ...common, onEntries: async () => {}, lease })
+new Ratelimit({ ...common, use: [ledger(async () => {}), countDenials()], lease })
 // @ts-expect-error Citus charges row by row
-new Ratelimit({ ...common, onEntries: async () => {}, distributed: true })
+new Ratelimit({ ...common, use: [ledger(async () => {})], distributed: true })
 recording.prefix
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
@@ -312,7 +317,7 @@ const credits = new Quota({
 })
 new Ratelimit({
   ...{ db, limiter: Ratelimit.credits(), prefix: 'credits' },
-  onEntries: async (tx, [entry]) => [tx, entry?.grant],
+  use: [ledger(async (tx, [entry]) => [tx, entry?.grant])],
 })
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
 // @ts-expect-error grants have no periods

@@ -1,5 +1,6 @@
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { type Holder, Semaphore, type SemaphoreConfig } from '../../../src/semaphore/index.ts'
 
@@ -26,7 +27,7 @@ new Semaphore({ ...common, distributed: true })
 // @ts-expect-error nothing is charged, so no share of it is crossed
 new Semaphore({ ...common, thresholds: [1] })
 // @ts-expect-error nor does anything make an entry
-new Semaphore({ ...common, onEntries: async () => {} })
+new Semaphore({ ...common, use: [ledger(async () => {})] })
 // @ts-expect-error a lease needs the database
 new Semaphore({ ...common, onError: 'allow' })
 // @ts-expect-error slots are not charged in advance

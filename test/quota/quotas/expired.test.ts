@@ -1,3 +1,4 @@
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
@@ -204,8 +205,8 @@ test('an unlimited plan, a dry run and a balance', async () => {
 
 test('each settlement is an entry, and hashed names are listed as they are stored', async () => {
   const entries: unknown[] = []
-  const onEntries = async (_tx: unknown, some: readonly unknown[]) => void entries.push(...some)
-  const { clock, reserve, end } = expiring(TEN['fixed window'], { onEntries, hashKeys: true })
+  const write = async (_tx: unknown, some: readonly unknown[]) => void entries.push(...some)
+  const { clock, reserve, end } = expiring(TEN['fixed window'], { use: [ledger(write)], hashKeys: true })
   await reserve('key', 'job', 4)
   clock.advance(HOUR_MS)
   const [ended] = await end('release')

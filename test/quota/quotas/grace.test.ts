@@ -1,7 +1,8 @@
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Database, type Entry, Ratelimit, type Reservation } from '../../../src/index.ts'
+import { type Database, Ratelimit, type Reservation } from '../../../src/index.ts'
 import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -117,9 +118,13 @@ test.each([
   { actual: 70, used: 80, limit: 120 },
 ])('a late cost of $actual changes what is carried over, also in its answer', async (each) => {
   const entries: Entry[] = []
-  const onEntries = async (_: Database, made: readonly Entry[]) => entries.push(...made)
+  const write = async (_: Database, made: readonly Entry[]) => entries.push(...made)
   const carrying = calendarWindow(100, 'month', { rollover: { max: 50 } })
-  const { clock, quota, reservation } = await reserved({ ...KEEPING, limiter: carrying, onEntries })
+  const { clock, quota, reservation } = await reserved({
+    ...KEEPING,
+    limiter: carrying,
+    use: [ledger(write)],
+  })
   clock.ms = END
   const left = { limit: each.limit, remaining: each.limit }
   expect(await quota.getRemaining('key')).toMatchObject({ limit: 150 })

@@ -1,3 +1,4 @@
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { block, unblock } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -496,8 +497,8 @@ test('keys and ids are hashed with hashKeys', async () => {
 
 test('entries have the name as their id', async () => {
   const entries: unknown[] = []
-  const onEntries = async (_tx: unknown, some: readonly unknown[]) => void entries.push(...some)
-  const { quota } = processes(TEN['fixed window'], { onEntries })
+  const write = async (_tx: unknown, some: readonly unknown[]) => void entries.push(...some)
+  const { quota } = processes(TEN['fixed window'], { use: [ledger(write)] })
   await quota.reserve('key', { rate: 4, ...NAMED })
   await quota.settle(NAME, 1)
   await quota.settle(NAME, 1)

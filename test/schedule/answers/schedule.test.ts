@@ -1,3 +1,4 @@
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { block } from 'drizzle-ratelimit/lockout'
 import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
@@ -512,9 +513,9 @@ test.each([
     'INVALID_OPTION',
   ],
   [
-    'onEntries',
+    'ledger',
     () =>
-      schedule(partner(Ratelimit.gcra(5, '1m'), { durable: true, onEntries: async () => {} }), 'key', {
+      schedule(partner(Ratelimit.gcra(5, '1m'), { durable: true, use: [ledger(async () => {})] }), 'key', {
         within: 0,
       }),
     'INVALID_OPTION',

@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
@@ -76,9 +77,11 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   const quota = new Quota({
     ...{ ...options, db, limiter: calendarWindow(0, 'month'), keepEnded: true, grace: GRACE },
     thresholds: [{ used: WARN_AT }],
-    onEntries: async (tx, entries) => {
-      for (const { key, start = 0, units } of entries) await note(tx, sql`entries`, [key, start, units])
-    },
+    use: [
+      ledger(async (tx, entries) => {
+        for (const { key, start = 0, units } of entries) await note(tx, sql`entries`, [key, start, units])
+      }),
+    ],
   })
   const all = Array.from({ length: customers }, (_, i): Customer => {
     const sort = SORTS[i % SORTS.length] as Customer['sort']

@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm'
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Database, type EndedPeriod, type Entry, Ratelimit } from '../../../src/index.ts'
+import { type Database, type EndedPeriod, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
 import { sumOf, type World } from './world.ts'
 
@@ -42,12 +43,12 @@ export interface SpendingOfYear {
 export async function spendingOf(world: World, customers: number): Promise<SpendingOfYear> {
   const { database, db, clock, random, whole, note } = world
   await database.script(TABLES)
-  const onEntries = async (tx: Database, entries: readonly Entry[]) => {
+  const enter = async (tx: Database, entries: readonly Entry[]) => {
     for (const { prefix, key, kind, start = 0, units } of entries) {
       if (kind !== 'grant') await note(tx, sql`spent_entries`, [prefix, key, start, units])
     }
   }
-  const options = { db, durable: true, clock: clock.now, onEntries } as const
+  const options = { db, durable: true, clock: clock.now, use: [ledger(enter)] } as const
   const keeping = { ...options, keepEnded: true } as const
   const week = calendarWindow(15, 'week')
   const month = new Quota({ ...keeping, prefix: MONTH, limiter: calendarWindow(0, 'month') })

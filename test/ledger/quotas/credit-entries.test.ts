@@ -1,6 +1,7 @@
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
-import { type CreditsConfig, type Entry, limitAll, Ratelimit } from '../../../src/index.ts'
+import { type CreditsConfig, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
@@ -17,17 +18,19 @@ let prefixes = 0
 beforeAll(() => createLedger(database))
 
 /** Credits whose entries are written to a table, and the batches in which they came. */
-function recording(options: Partial<Pick<CreditsConfig, 'onEntries'>> = {}) {
+function recording(options: Partial<Pick<CreditsConfig, 'dryRun'>> = {}) {
   const batches: Entry[][] = []
-  const onEntries: CreditsConfig['onEntries'] = async (tx, entries) => {
+  const write = async (tx: unknown, entries: readonly Entry[]) => {
     batches.push([...entries])
     await writeEntries(tx as never, entries)
   }
-  const { quota: month, clock } = quotaOn(database, TEN['calendar month'], { onEntries } as object)
+  const { quota: month, clock } = quotaOn(database, TEN['calendar month'], {
+    use: [ledger(write)],
+  } as object)
   const prefix = `credit entries ${++prefixes}`
   const config: CreditsConfig = {
     ...{ db: database.db, limiter: Ratelimit.credits(), prefix, durable: true, clock: clock.now },
-    ...{ cleanupProbability: 0, onEntries, ...options },
+    ...{ cleanupProbability: 0, use: [ledger(write)], ...options },
   }
   const credits = new Quota(config)
   const written = () => entriesOf(database.db, prefix)
@@ -135,9 +138,9 @@ test('an estimate and its settlement are entries of their own, with the name', a
   ])
 })
 
-test('if onEntries throws, nothing is charged, alone, in a list and in a transaction', async () => {
+test('if a ledger throws, nothing is charged, alone, in a list and in a transaction', async () => {
   const { credits, month, config } = await granted()
-  const failing = new Quota({ ...config, onEntries: () => Promise.reject(UNDO) })
+  const failing = new Quota({ ...config, use: [ledger(() => Promise.reject(UNDO))] })
   const failed = { code: 'ENTRIES_FAILED' }
   const requests = [
     { ratelimit: month, key: 'org' },

@@ -1,8 +1,9 @@
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Entry, type Limiter, limitAll, Ratelimit, type TransactionOf } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit, type TransactionOf } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
@@ -18,11 +19,14 @@ beforeAll(() => createLedger(database))
 /** A quota whose entries are written to a table, and the batches in which they came. */
 function recording(limiter: Limiter = MONTH, options: Partial<QuotaConfig> = {}) {
   const batches: Entry[][] = []
-  const onEntries: QuotaConfig['onEntries'] = async (tx, entries) => {
+  const write = async (tx: unknown, entries: readonly Entry[]) => {
     batches.push([...entries])
     await writeEntries(tx as never, entries)
   }
-  const made = quotaOn(database, limiter, { ...options, onEntries } as Partial<QuotaConfig>)
+  const made = quotaOn(database, limiter, {
+    ...options,
+    use: [ledger(write)],
+  } as Partial<QuotaConfig>)
   return { ...made, batches, written: () => entriesOf(database.db, made.prefix) }
 }
 
@@ -31,10 +35,10 @@ type Tx = TransactionOf<typeof database.db>
 /** Another limiter of the same rows. */
 function beside(
   { config, clock }: Pick<ReturnType<typeof quotaOn>, 'config' | 'clock'>,
-  onEntries: (tx: Tx, entries: readonly Entry[]) => Promise<unknown>,
+  write: (tx: Tx, entries: readonly Entry[]) => Promise<unknown>,
 ): Quota {
   const { prefix, limiter } = config
-  return new Quota({ db: database.db, limiter, prefix, clock: clock.now, onEntries })
+  return new Quota({ db: database.db, limiter, prefix, clock: clock.now, use: [ledger(write)] })
 }
 
 type Asked = readonly [{ readonly ratelimit: Quota; readonly key: string; readonly rate: number }]
@@ -42,7 +46,7 @@ type Reserving = (
   requests: Asked,
 ) => Promise<{ readonly success: false } | { readonly success: true; release(): Promise<unknown> }>
 
-const FAILS = { onEntries: () => Promise.reject(UNDO) } as Partial<QuotaConfig>
+const FAILS = { use: [ledger(() => Promise.reject(UNDO))] } as Partial<QuotaConfig>
 
 test('each charge, refund, reservation and settlement has an entry, and a denial and a look have none', async () => {
   const { quota, clock, batches, written } = recording()
@@ -258,10 +262,12 @@ test('if it throws for one key, the other calls of the statement are charged', a
 test('if it always throws, a batch fails after a few statements', async () => {
   let times = 0
   const { quota } = quotaOn(database, MONTH, {
-    onEntries: () => {
-      times++
-      throw UNDO
-    },
+    use: [
+      ledger(() => {
+        times++
+        throw UNDO
+      }),
+    ],
   } as Partial<QuotaConfig>)
   const calls = Array.from({ length: 200 }, (_, i) => quota.limit(`key ${i}`))
   const settled = await Promise.allSettled(calls)
@@ -294,10 +300,12 @@ test('a settlement that fails can be repeated, and a late one has an entry of it
   const quota = new Quota({
     ...{ db: database.db, limiter: calendarWindow(100, 'month'), prefix, clock: clock.now },
     ...({ keepEnded: true, grace: '1h' } as const),
-    onEntries: async (tx, entries) => {
-      if (fails && entries[0]?.kind === 'settle') throw UNDO
-      await writeEntries(tx, entries)
-    },
+    use: [
+      ledger<typeof database.db>(async (tx, entries) => {
+        if (fails && entries[0]?.kind === 'settle') throw UNDO
+        await writeEntries(tx, entries)
+      }),
+    ],
   })
   clock.ms = Date.UTC(2026, 1, 1) - 1
   const [one, two] = [await quota.reserve('key', { rate: 40 }), await quota.reserve('key', { rate: 10 })]
@@ -319,14 +327,17 @@ test('a settlement that fails can be repeated, and a late one has an entry of it
 })
 
 test.each<[string, object]>([
-  ['no function', { onEntries: true }],
-  ['a lease', { onEntries: () => {}, lease: { tokens: 5, for: '1s' } }],
-  ['distributed', { onEntries: () => {}, distributed: true }],
+  ['a lease', { lease: { tokens: 5, for: '1s' } }],
+  ['distributed', { distributed: true }],
 ])('%s is refused', (_, options) => {
   const { config } = quotaOn(database, MONTH)
-  expect(() => new Quota({ ...config, ...options } as never)).toThrow(
-    expect.objectContaining({ code: 'INVALID_OPTION' }),
-  )
+  const make = () => new Quota({ ...config, ...options, use: [ledger(async () => {})] } as never)
+  expect(make).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+  expect(make).toThrow('ledger cannot be combined')
+})
+
+test('ledger refuses what is no function', () => {
+  expect(() => ledger(true as never)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
 })
 
 test('start times have no entries', async () => {

@@ -1,9 +1,10 @@
+import { ledger } from 'drizzle-ratelimit/ledger'
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
-import { Quota } from '../../src/quota/index.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
-import { createLedger, entriesOf, writeEntries } from '../support/ledger.ts'
-import { deadlocks } from '../support/statistics.ts'
+import { Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
+import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
+import { deadlocks } from '../../support/statistics.ts'
 
 // The entries of credits that end, by many connections at once.
 
@@ -22,7 +23,7 @@ test('the entries that are committed add up to what each grant has used, and to 
     (db) =>
       new Quota({
         ...{ db, prefix, limiter: Ratelimit.credits(), durable: true, cleanupProbability: 0 },
-        onEntries: (tx, entries) => writeEntries(tx as never, entries),
+        use: [ledger((tx, entries) => writeEntries(tx as never, entries))],
       }),
   )
   const [first] = all as [(typeof all)[number]]

@@ -1,9 +1,10 @@
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { beforeAll, expect, inject, test } from 'vitest'
-import { type Entry, limitAll, Ratelimit } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
-import { createLedger, writeEntries } from '../support/ledger.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { randomFrom } from '../support/random.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { createLedger, writeEntries } from '../../support/ledger.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { randomFrom } from '../../support/random.ts'
 
 // The entries that commit are the charges that commit, whoever calls at the same time.
 
@@ -26,7 +27,10 @@ function sums(prefix: string) {
 function quotaOf(prefix: string, write = writeEntries) {
   const { db } = database.connect(6)
   const limiter = Ratelimit.fixedWindow(1200, '1d')
-  return { db, quota: new Ratelimit({ timeout: false, db, prefix, limiter, onEntries: write }) }
+  return {
+    db,
+    quota: new Ratelimit({ timeout: false, db, prefix, limiter, use: [ledger<typeof database.db>(write)] }),
+  }
 }
 
 test('64 callers of four processes, with refunds, lists, ids and rollbacks: the table has what the rows have', async () => {
@@ -117,7 +121,13 @@ test.runIf(inject('driver') === 'node-postgres')(
   async () => {
     const { db } = database.connect(1)
     const limiter = Ratelimit.fixedWindow(10, '1d')
-    const quota = new Ratelimit({ timeout: false, db, prefix: 'refused', limiter, onEntries: writeEntries })
+    const quota = new Ratelimit({
+      timeout: false,
+      db,
+      prefix: 'refused',
+      limiter,
+      use: [ledger<typeof database.db>(writeEntries)],
+    })
     for (let i = 0; i < 3; i++) await quota.limit('key')
     // The driver believes that the connection still has them.
     await db.execute('deallocate all')

@@ -1,0 +1,76 @@
+import { sql } from 'drizzle-orm'
+import { type Connection, connectionTo } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { isRefusal, toRatelimitError } from '../database/database-error.ts'
+import { isTransient } from '../database/retry.ts'
+import { execute } from '../database/run.ts'
+import { inTransaction } from '../database/transaction.ts'
+import { RatelimitError } from '../errors.ts'
+import type { Entry, Recording, WriteEntries } from '../runtime/entry.ts'
+
+/**
+ * Runs a statement and hands out its entries in the same transaction: one of its own, or a savepoint of the
+ * caller's. If that fails, both are rolled back.
+ *
+ * @throws RatelimitError `ENTRIES_FAILED`, and each error of the database or the driver.
+ */
+export function record<T>({ connection, isBrief, run, recordedBy }: Recording<T>): Promise<T> {
+  const within = connection.isTransaction ? inSavepoint : inOwnTransaction
+  return within(connection, async (own) => {
+    const result = await run(own)
+    const recorded = recordedBy(result)
+    if (recorded.length === 0) return result
+    // The statement has set it for the transaction, which goes on.
+    if (isBrief && !connection.isTransaction) await execute(own.db, sql`set local lock_timeout to default`)
+    for (const write of new Set(recorded.map((each) => each.write))) {
+      const entries = recorded.filter((each) => each.write === write).map(({ entry }) => entry)
+      await handOut(write, own.db, entries)
+    }
+    return result
+  })
+}
+
+/** Its statements may be kept: if a pooler refuses one, the whole transaction runs again without. */
+async function inOwnTransaction<T>(
+  connection: Connection,
+  work: (own: Connection) => Promise<T>,
+): Promise<T> {
+  const { session, keeping } = connection
+  const begin = () =>
+    inTransaction(connection, (own) =>
+      work(session ? { ...connectionTo(own.db, { ...keeping, wish: true }), keeping } : own),
+    )
+  try {
+    return await begin()
+  } catch (error) {
+    if (error instanceof RatelimitError && isRefusal(error)) return begin()
+    throw error
+  }
+}
+
+/** By SQL, so that the caller's own `tx` is handed out, and because Kysely has no nested transactions. */
+async function inSavepoint<T>(connection: Connection, work: (own: Connection) => Promise<T>): Promise<T> {
+  const { db } = connection
+  await execute(db, sql`savepoint ratelimit_entries`)
+  try {
+    const result = await work(connection)
+    await execute(db, sql`release savepoint ratelimit_entries`)
+    return result
+  } catch (error) {
+    // If this fails, the transaction is lost, and the first error says why.
+    await execute(db, sql`rollback to savepoint ratelimit_entries`).catch(() => {})
+    throw error
+  }
+}
+
+async function handOut(write: WriteEntries, tx: Database, entries: readonly Entry[]): Promise<void> {
+  try {
+    await write(tx, entries)
+  } catch (cause) {
+    const error = toRatelimitError(cause)
+    // It lost against another transaction, so another try may succeed.
+    if (isTransient(error)) throw error
+    const message = 'The function given to ledger has failed; see cause. Nothing was charged.'
+    throw new RatelimitError('ENTRIES_FAILED', message, { cause })
+  }
+}
