@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
 import type {
+  Coalescing,
   Degrading,
   DurableTable,
   EitherTable,
@@ -39,7 +40,7 @@ type GrantedConfig<D extends Database = Database> = Pick<
 > &
   Pick<CommonConfig, 'preparedStatements' | 'dryRun'> &
   Pick<Sweeping, 'cleanupProbability'> &
-  Pick<EitherWay, 'coalesce'> &
+  (EitherWay | Coalescing) &
   (Throwing | Degrading) &
   Partial<Pick<Recording<D>, 'use'>> & {
     /** The credits, from `Ratelimit.credits`. */

@@ -104,7 +104,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
       return !isWorkers()
     },
   },
-  connections: { ...RATES, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
+  connections: { ...EVERY, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
   preparedStatements: { ...EVERY, check: checkSwitch },
   waitUntil: { ...EVERY, check: checkFunction },
   thresholds: { ...EVERY, check: checkThresholds, byDefault: [] },

@@ -319,7 +319,7 @@ new Ratelimit({
   ...{ db, limiter: Ratelimit.credits(), prefix: 'credits' },
   use: [ledger(async (tx, [entry]) => [tx, entry?.grant])],
 })
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true, connections: 2 })
 // @ts-expect-error grants have no periods
 new Quota({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
 // @ts-expect-error the rows of a key are on several shards
