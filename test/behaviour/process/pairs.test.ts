@@ -1,0 +1,42 @@
+import { readFile } from 'node:fs/promises'
+import { beforeAll, expect, test } from 'vitest'
+import { tableSql } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { errorOf } from '../../support/errors.ts'
+import { completed, FEATURES, REFUSED_PAIRS, scenarios } from '../../support/pairs/cover.ts'
+import { TABLES } from '../../support/pairs/features.ts'
+import { REFUSED } from '../../support/pairs/refused.ts'
+import { chargeIn, run, scenarioOf } from '../../support/pairs/scenario.ts'
+import { watch } from '../../support/watch.ts'
+
+// Features combine unless the combination means nothing. Every pair is run, or is refused and says why.
+
+const database = useDatabase()
+beforeAll(() => database.script(tableSql(TABLES).join(';')))
+
+const SCENARIOS = scenarios().map((features) => [features.join(' + '), features] as const)
+test.each<(typeof SCENARIOS)[number]>(SCENARIOS)('%s', (_, features) => run(features, database))
+
+test.each(REFUSED_PAIRS)('%s with %s is refused before any SQL', async (...pair) => {
+  const { db, statements } = watch(database.db)
+  const call = async () => {
+    const on = scenarioOf(completed(pair), db)
+    await (on.act ? on.act(on, 0) : chargeIn(on, 0))
+  }
+  expect(await errorOf(call)).toMatchObject({ code: 'INVALID_OPTION' })
+  expect(statements).toEqual([])
+})
+
+test('what is refused are features', () => {
+  expect(REFUSED_PAIRS.flat().filter((each) => !FEATURES.includes(each))).toEqual([])
+})
+
+test('docs/options.md has the table of what is refused', async () => {
+  const page = await readFile('docs/options.md', 'utf8')
+  const list = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(', ')
+  const rows = REFUSED.map(({ these, others, because }) => `${list(these)}|${list(others)}|${because}`)
+  const written = [...page.matchAll(/^\| *(.+?) *\| *(.+?) *\| *(.+?) *\|$/gm)].map((cells) =>
+    cells.slice(1).join('|'),
+  )
+  expect(written.slice(2)).toEqual(rows)
+})

@@ -1,0 +1,167 @@
+/** Features that cannot be combined with others. */
+export interface Refused {
+  readonly these: readonly string[]
+  readonly others: readonly string[]
+  /** Why. What means something, but was not built, says `Not yet`. */
+  readonly because: string
+}
+
+const PREPAID = ['balance', 'credits']
+const WINDOWS = ['slidingWindow', 'fixedWindow', 'calendarWindow', 'lockout']
+
+/** What cannot be combined. docs/options.md has the same table. */
+export const REFUSED: readonly Refused[] = [
+  {
+    these: ['keepEnded'],
+    others: ['cleanupProbability'],
+    because: 'Calls sweep nothing, so that no period is lost.',
+  },
+  {
+    these: ['coalesce'],
+    others: ['connections'],
+    because: 'Without coalescing each call takes a connection.',
+  },
+  {
+    these: ['lease'],
+    others: ['durable', ...PREPAID],
+    because: 'A process that crashes would lose units that were paid for.',
+  },
+  {
+    these: ['lease'],
+    others: ['keepEnded', 'thresholds'],
+    because: 'Reports would include units that were not used yet.',
+  },
+  {
+    these: ['lease'],
+    others: ['lockout'],
+    because: 'Units in advance would be failures that nobody made.',
+  },
+  {
+    these: ['lease'],
+    others: ['coalesce'],
+    because: 'Calls of several requests share a lease.',
+  },
+  {
+    these: ['lease'],
+    others: ['onEntries'],
+    because: 'A call that memory answers has no transaction.',
+  },
+  {
+    these: ['blocks'],
+    others: ['lease', 'inMemoryBlock'],
+    because: 'A block holds at once in every process, so no memory answers before it.',
+  },
+  {
+    these: ['blocks'],
+    others: ['dryRun'],
+    because: 'A dry run lets every call pass, and a block lets none.',
+  },
+  { these: ['blocks'], others: ['lockout'], because: '`block` works on a lockout without it.' },
+  {
+    these: ['onEntries'],
+    others: ['distributed'],
+    because: 'Not yet: statements of such tables hand out no entries.',
+  },
+  {
+    these: ['credits'],
+    others: ['keepEnded', 'closePeriods'],
+    because: 'Grants have no periods.',
+  },
+  {
+    these: ['credits'],
+    others: ['inMemoryBlock'],
+    because: 'Any process may grant something at any time.',
+  },
+  {
+    these: ['credits'],
+    others: ['onOtherPlan', 'limiter'],
+    because: 'Grants have no plan.',
+  },
+  {
+    these: ['credits'],
+    others: ['distributed', 'blocks', 'usage'],
+    because: 'Not yet: the grants of a key are rows of their own.',
+  },
+  {
+    these: ['credits'],
+    others: ['blockUntilReady'],
+    because: 'Nothing refills, so a wait would be for nothing.',
+  },
+  {
+    these: ['schedule'],
+    others: [...WINDOWS, ...PREPAID],
+    because: 'A place in line is a debt that refills pay back.',
+  },
+  {
+    these: ['schedule'],
+    others: ['dryRun'],
+    because: 'A call that passes without a charge has no place in line.',
+  },
+  {
+    these: ['schedule'],
+    others: ['force', 'atLeast'],
+    because: 'The whole rate has one start, and may be a debt anyway.',
+  },
+  {
+    these: ['schedule'],
+    others: ['once', 'onEntries'],
+    because: 'Not yet: a start is decided by one row, and its cancel does not say what it gave back.',
+  },
+  {
+    these: ['spend'],
+    others: ['dryRun'],
+    because: 'The limits deny together, so none can be tried by itself.',
+  },
+  { these: ['spend'], others: ['force'], because: 'It would not say which limit owes the rest.' },
+  {
+    these: ['blockUntilReady', 'limitAll with wait'],
+    others: ['tx'],
+    because: 'A wait would hold the locks of the transaction.',
+  },
+  {
+    these: ['blockUntilReady', 'atLeast'],
+    others: ['force'],
+    because: 'Force takes the whole rate at once.',
+  },
+  {
+    these: ['blockUntilReady'],
+    others: ['once'],
+    because: 'Not yet: a grant that comes too late is given back, and its id would stay used.',
+  },
+  {
+    these: ['limitAll', 'limitAll with wait', 'reserveAll', 'reserveAll with id'],
+    others: ['atLeast'],
+    because: 'Not yet: two requests for one row would have to share what is left.',
+  },
+  {
+    these: ['reserve', 'reserve with id', 'reserveAll', 'reserveAll with id'],
+    others: ['force'],
+    because: 'Force is for a cost that is known, and an estimate is not.',
+  },
+  {
+    these: ['reserve with id', 'reserveAll with id'],
+    others: ['once'],
+    because: 'A name is charged once anyway.',
+  },
+  {
+    these: ['changePlan'],
+    others: ['onOtherPlan'],
+    because: 'The new period would be refused as one of another plan.',
+  },
+  {
+    these: ['changePlan', 'closePeriods'],
+    others: ['tokenBucket', 'slidingWindow', 'gcra', 'lockout', 'balance', 'unlimited'],
+    because: 'They have no periods.',
+  },
+  {
+    these: ['resetUsedTokens'],
+    others: PREPAID,
+    because: 'It would take away paid units, or give back used ones.',
+  },
+  {
+    these: ['grant'],
+    others: ['tokenBucket', 'gcra', ...WINDOWS, 'unlimited'],
+    because: 'Only prepaid units are granted.',
+  },
+  { these: ['usage'], others: ['unlimited'], because: 'Nothing is counted.' },
+]
