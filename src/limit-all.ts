@@ -21,6 +21,11 @@ export interface LimitRequest {
    * denied, this one is not charged either. Default: `false`.
    */
   readonly force?: boolean | undefined
+  /**
+   * The least that is worth granting: the call takes what is left, up to `rate`. It must be the only request
+   * for its row. Default: the whole rate or nothing.
+   */
+  readonly atLeast?: number | undefined
 }
 
 /** The credits of a key, as one of the calls of `limitAll`. */
@@ -35,6 +40,8 @@ export interface CreditRequest {
   readonly limiter?: never
   /** Takes what the grants do not have as a debt. Default: `false`. */
   readonly force?: boolean | undefined
+  /** The least that is worth granting. Default: the whole rate or nothing. */
+  readonly atLeast?: number | undefined
 }
 
 const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))

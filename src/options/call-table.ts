@@ -44,10 +44,14 @@ export const plainReserve: NamesOf<ReserveOptions> = { ...call, ...plainCreditRe
 export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: checkSwitch }
 export const creditGrant: NamesOf<CreditGrantOptions> = { ...tx, id: true, expires: true, priority: true }
 
-export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate'>> = {
+export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate' | 'atLeast'>> = {
   ratelimit: true,
   key: true,
   limiter: true,
 }
-export const reserveRequest: NamesOf<Omit<Requested, 'force'>> = { ...spendRequest, rate: true }
+export const reserveRequest: NamesOf<Omit<Requested, 'force'>> = {
+  ...spendRequest,
+  rate: true,
+  atLeast: true,
+}
 export const limitRequest: NamesOf<Requested> = { ...reserveRequest, force: checkSwitch }

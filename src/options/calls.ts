@@ -61,6 +61,7 @@ export interface Requested {
   readonly rate?: number | undefined
   readonly limiter?: Limiter | undefined
   readonly force?: boolean | undefined
+  readonly atLeast?: number | undefined
 }
 
 /** Options of a check. */

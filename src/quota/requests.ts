@@ -7,7 +7,7 @@ export type ReserveRequest = Omit<LimitRequest, 'force'>
 export type CreditReserveRequest = Omit<CreditRequest, 'force'>
 
 /** One of the limits of `spend` or `settle`. */
-export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
+export type SpendRequest = Omit<LimitRequest, 'rate' | 'force' | 'atLeast'>
 
 /** The credits of a key, as one of the limits of `spend` or `settle`. */
-export type CreditSpendRequest = Omit<CreditRequest, 'rate' | 'force'>
+export type CreditSpendRequest = Omit<CreditRequest, 'rate' | 'force' | 'atLeast'>

@@ -147,6 +147,8 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
     if (charges.some(isFound)) throw otherPlan()
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
+  const takesLess = charges.some(({ call }) => call.purpose === 'take' && call.atLeast !== null)
+  checkOption(!takesLess, 'Two of the calls are for one row, and one has atLeast.')
   for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter, row.namespace.prefix)
   const reportings = charges.map(({ checker }) => checker.terms.reporting)
   return {

@@ -34,12 +34,13 @@ export async function callsOf(
 
 function callOn(
   { checker, funded }: Handle,
-  { ratelimit, limiter: plan, force }: Requested,
+  { ratelimit, limiter: plan, force, atLeast }: Requested,
   key: string,
   rate: number | undefined,
 ): LimiterCall | Promise<LimiterCall> {
   const { prefix, limiter } = ratelimit
-  if (!funded) return { checker, call: callOf(prefix, limiter, key, { rate, limiter: plan, force }) }
+  const options = { rate, force, atLeast, limiter: plan }
+  if (!funded) return { checker, call: callOf(prefix, limiter, key, options) }
   checkOption(plan === undefined, FUNDED_LIMITER)
-  return funded(key, { rate, force })
+  return funded(key, options)
 }

@@ -121,3 +121,30 @@ test('a held key does not delay the others', async () => {
   await holder.query('rollback')
   expect(await Promise.all(held)).toMatchObject([{ remaining: 8 }, { remaining: 7 }])
 })
+
+test('24 connections whose lists take what is left of one limit take all of it, and no more', async () => {
+  const lists = await Promise.all(
+    Array.from({ length: CONNECTIONS }, async () => {
+      const { db } = database.connect(1)
+      const common = { db, timeout: false } as const
+      const few = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix: 'few' })
+      const many = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'many' })
+      const take = () =>
+        limitAll([
+          { ratelimit: few, key: 'all', rate: 7, atLeast: 2 },
+          { ratelimit: many, key: 'all' },
+        ])
+      const results = await Promise.all([take(), take(), take()])
+      return { few, many, results }
+    }),
+  )
+  const granted = lists.flatMap(({ results }) =>
+    results.flatMap(({ success, results: [first] }) =>
+      success && first?.success ? (first.granted ?? 0) : [],
+    ),
+  )
+  const [{ few, many }] = lists as [(typeof lists)[number]]
+  expect(granted.reduce((sum, each) => sum + each, 0)).toBe(100)
+  expect(await few.getRemaining('all')).toMatchObject({ used: 100 })
+  expect(await many.getRemaining('all')).toMatchObject({ used: granted.length })
+})

@@ -3,9 +3,11 @@ import {
   type Allowed,
   type Denied,
   type Granted,
+  limitAll,
   Ratelimit,
   type RatelimitConfig,
 } from '../../../src/index.ts'
+import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -180,6 +182,52 @@ test('a dry run grants all of the rate and charges nothing that it would deny', 
   const passed = await quota.limit('key', { rate: 5, atLeast: 3 })
   expect(passed).toMatchObject({ success: true, granted: 5, wouldDeny: { success: false, remaining: 2 } })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
+})
+
+test('a list takes what is left of one limit and the rate of the others, or nothing', async () => {
+  const { quota: first, clock, config } = quotaOn(database, TEN['calendar month'])
+  const { quota: second } = quotaOn(database, TEN['fixed window'], { clock: clock.now })
+  const dated = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `${config.prefix}, dated`, clock: clock.now },
+  })
+  await dated.grant('key', 10, { id: 'payment' })
+  const part = { key: 'key', rate: 6, atLeast: 2 }
+  const take = () =>
+    limitAll([
+      { ratelimit: first, ...part },
+      { ratelimit: dated, ...part },
+      { ratelimit: second, key: 'key', rate: 3 },
+    ])
+  const granted = async () => (await take()).results.map((answer) => answer.success && answer.granted)
+  expect(await granted()).toEqual([6, 6, undefined])
+  expect(await granted()).toEqual([4, 4, undefined])
+  expect(await take()).toMatchObject({ success: false, results: [{}, {}, { remaining: 4 }] })
+  expect(await second.getRemaining('key')).toMatchObject({ used: 6 })
+})
+
+test('an estimate of several takes what is left, and gives back what was not needed', async () => {
+  const { quota, clock } = quotaOn(database, TEN['calendar month'])
+  const { quota: other } = quotaOn(database, TEN['fixed window'], { clock: clock.now })
+  await quota.limit('key', { rate: 7 })
+  const reserved = await reserveAll([
+    { ratelimit: quota, key: 'key', rate: 5, atLeast: 1 },
+    { ratelimit: other, key: 'key', rate: 5 },
+  ])
+  if (!reserved.success) throw new Error('denied')
+  expect(reserved.results).toMatchObject([{ granted: 3, remaining: 0 }, { remaining: 5 }])
+  await reserved.commit([2, 5])
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 9 })
+})
+
+test('two requests for one row cannot take what is left', async () => {
+  const { db, statements } = watch(database.db)
+  const { quota: ratelimit } = quotaOn(database, TEN['fixed window'], { db })
+  const requests = [
+    { ratelimit, key: 'key', rate: 5, atLeast: 1 },
+    { ratelimit, key: 'key' },
+  ]
+  await expect(limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(statements).toEqual([])
 })
 
 test('the granted part crosses thresholds, not the rate', async () => {

@@ -129,11 +129,6 @@ export const REFUSED: readonly Refused[] = [
     because: 'Not yet: a grant that comes too late is given back, and its id would stay used.',
   },
   {
-    these: ['limitAll', 'limitAll with wait', 'reserveAll', 'reserveAll with id'],
-    others: ['atLeast'],
-    because: 'Not yet: two requests for one row would have to share what is left.',
-  },
-  {
     these: ['reserve', 'reserve with id', 'reserveAll', 'reserveAll with id'],
     others: ['force'],
     because: 'Force is for a cost that is known, and an estimate is not.',
