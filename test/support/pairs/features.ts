@@ -1,7 +1,8 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
+import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Entry, type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/index.ts'
+import { type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 
 // Every limit, option and word of a call, and how each is switched on. The calls are in calls.ts, and what
 // cannot be combined is in refused.ts. A new feature is one line in one of them.
@@ -51,7 +52,7 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   hashKeys: () => ({ hashKeys: true }),
   countDenials: () => ({ use: [countDenials()] }),
   onOtherPlan: () => ({ onOtherPlan: 'throw' }),
-  onEntries: (entries) => ({ onEntries: async (_: unknown, more: Entry[]) => void entries.push(...more) }),
+  ledger: (entries) => ({ use: [ledger(async (_, more) => void entries.push(...more))] }),
 }
 
 /** The units of a plan that a call brings. */

@@ -43,7 +43,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['lease'],
-    others: ['onEntries'],
+    others: ['ledger'],
     because: 'A call that memory answers has no transaction.',
   },
   {
@@ -58,7 +58,7 @@ export const REFUSED: readonly Refused[] = [
   },
   { these: ['blocks'], others: ['lockout'], because: '`block` works on a lockout without it.' },
   {
-    these: ['onEntries'],
+    these: ['ledger'],
     others: ['distributed'],
     because: 'Not yet: statements of such tables hand out no entries.',
   },
@@ -104,7 +104,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['schedule'],
-    others: ['once', 'onEntries'],
+    others: ['once', 'ledger'],
     because: 'Not yet: a start is decided by one row, and its cancel does not say what it gave back.',
   },
   {

@@ -1,5 +1,6 @@
+import type { Entry } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
-import { type Entry, Ratelimit } from '../../../src/index.ts'
+import { Ratelimit } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../clock.ts'
 import type { TestDatabase } from '../databases.ts'
@@ -159,7 +160,7 @@ async function chargeBy(model: Model, on: Scenario, place: number, database: Tes
 
 /** The entries of charges and refunds add up to what is charged. */
 function checkEntries({ config, entries }: Scenario, used: number): void {
-  if (!config.onEntries) return
+  if (!config.use.some(({ name }: Untyped) => name === 'ledger')) return
   const units = entries.reduce((sum, entry) => (entry.kind === 'grant' ? sum : sum + entry.units), 0)
   expect(units).toBeCloseTo(used)
 }
