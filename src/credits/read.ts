@@ -1,4 +1,5 @@
 import { limiterOf } from '../algorithms/grant.ts'
+import { sorted } from '../base/sorted.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
@@ -108,7 +109,7 @@ function rowsIn({ credits, key }: Account, rows: readonly Row[]): Rows {
       grants.push({ request: lookAt(key + rest, limiter), look })
     }
   }
-  return { now, debt, grants: grants.toSorted(inOrder) }
+  return { now, debt, grants: sorted(grants, inOrder) }
 }
 
 /** By priority, then by end, then by age. */

@@ -2,6 +2,7 @@ import { balance } from '../algorithms/balance.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { NEVER_MS } from '../algorithms/grant.ts'
 import type { Snapshot } from '../algorithms/search.ts'
+import { sorted } from '../base/sorted.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
@@ -20,7 +21,7 @@ export interface Account {
 export interface Grant {
   /** A look at its row. */
   readonly request: Request
-  readonly look: Decision
+  readonly look: Snapshot
 }
 
 /** What a key has: the sums over the grants that have not ended. */
@@ -53,8 +54,10 @@ export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): numb
 
 /** A look at the row with the debt: a balance without grants. */
 export function debtOf({ key }: Pick<Account, 'key'>): Request {
-  return lookAt(key + DEBT, balance())
+  return lookAt(key + DEBT, OWED)
 }
+
+const OWED = /* @__PURE__ */ balance()
 
 /** Whether a grant never ends. */
 export function isEndless({ look }: Grant): boolean {
@@ -85,42 +88,54 @@ export function seenWhole(rows: Rows, rate: number): Seen {
   const { granted, used } = sumsOf(looksOf(grants), now)
   let [left, lastsUntil] = [-debt, 0]
   const endOf = ({ look }: Grant) => look.state.windowStart
-  for (const grant of grants.toSorted((one, other) => endOf(other) - endOf(one))) {
+  for (const grant of sorted(grants, (one, other) => endOf(other) - endOf(one))) {
     const own = leftOf(grant)
     if (own <= 0) continue
     left += own
     lastsUntil = endOf(grant)
     if (left >= rate) break
   }
-  return { ...rows, granted, used: used + debt, lastsUntil }
+  return { now, debt, grants, granted, used: used + debt, lastsUntil }
 }
 
 /** What there is after rows have changed. Of rows that were not read, only the change is known. */
 export function seenAfter(
-  account: Account,
+  { key }: Account,
   seen: Seen,
   rows: readonly Pick<LimiterCall, 'call'>[],
   decisions: readonly Decision[],
   nextOf: (place: number, decision: Decision) => Snapshot,
 ): Seen {
-  const found = new Map(
-    decisions.map((decision, place) => [rows[place]?.call.key, { ...decision, ...nextOf(place, decision) }]),
-  )
   const now = Math.max(seen.now, ...decisions.map((decision) => decision.now))
-  const { key: debtKey } = debtOf(account)
-  const debt = found.get(debtKey)?.state.count ?? seen.debt
-  const grants = seen.grants.map((grant) => ({ ...grant, look: found.get(grant.request.key) ?? grant.look }))
-  const read = new Set<string | undefined>([debtKey, ...grants.map(({ request }) => request.key)])
-  const others = [...found].filter(([key]) => !read.has(key))
-  const stored = new Map(decisions.map((decision, place) => [rows[place]?.call.key, decision]))
-  const before = sumsOf(
-    [...looksOf(seen.grants), ...others.map(([key]) => stored.get(key) as Decision)],
-    seen.now,
-  )
-  const after = sumsOf([...looksOf(grants), ...others.map(([, next]) => next)], now)
-  return {
-    ...{ now, debt, grants, lastsUntil: seen.lastsUntil },
-    granted: seen.granted + after.granted - before.granted,
-    used: seen.used + after.used - before.used + debt - seen.debt,
+  const places = new Map(decisions.map((_, place) => [rows[place]?.call.key, place]))
+  let { debt, granted, used } = seen
+  /** The row of the key before and after, if it has changed. */
+  const changeOf = (row: string | undefined) => {
+    const place = places.get(row)
+    if (place === undefined) return undefined
+    places.delete(row)
+    const before = decisions[place] as Decision
+    return { before, after: nextOf(place, before) }
   }
+  const count = ({ state }: Snapshot, at: number, times: 1 | -1) => {
+    if (state.windowStart <= at) return
+    granted += times * state.prevCount
+    used += times * state.count
+  }
+  const owing = changeOf(key + DEBT)
+  if (owing) debt = owing.after.state.count
+  const grants = seen.grants.map((grant) => {
+    const look = changeOf(grant.request.key)?.after ?? grant.look
+    count(grant.look, seen.now, -1)
+    count(look, now, 1)
+    return { request: grant.request, look }
+  })
+  // Rows that were not read.
+  for (const row of places.keys()) {
+    const change = changeOf(row)
+    if (!change) continue
+    count(change.before, seen.now, -1)
+    count(change.after, now, 1)
+  }
+  return { now, debt, grants, granted, used: used + debt - seen.debt, lastsUntil: seen.lastsUntil }
 }

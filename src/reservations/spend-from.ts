@@ -177,16 +177,16 @@ async function spentOf(
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
-  const answer = { granted, results: answered.map(({ answer }) => answer) }
+  const results = answered.map(({ answer }) => answer)
   if (opening && shares && !isRepeated) remember(opening, answered, asked, decisions)
   const doesNothing = async (given: SettleAllOptions = {}) => {
     checkOptions(given, SETTLING.settleAll)
-    return answer
+    return { granted, results }
   }
   if (!shares && !isRepeated) {
     const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
     const retryAfter = Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
-    return { ...answer, success: false, retryAfter, release: doesNothing }
+    return { granted, results, success: false, retryAfter, release: doesNothing }
   }
   const calls = payers.map(({ call }) => call)
   const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
@@ -196,17 +196,13 @@ async function spentOf(
     const { tx: at, limiters, debt = 'last' } = given
     return await own(settle({ costs: { total: actual, debt }, limiters }, at))
   }
-  const release = async (given: SettleAllOptions = {}) => {
+  const givesBack = async (given: SettleAllOptions = {}) => {
     checkOptions(given, SETTLING.settleAll)
     return commit(0, given)
   }
-  return {
-    ...answer,
-    success: true,
-    retryAfter: 0,
-    ...(isRepeated ? { repeated: true } : {}),
-    ...{ commit, release: isRepeated && !opening ? doesNothing : release },
-  }
+  const release = isRepeated && !opening ? doesNothing : givesBack
+  const spent = { granted, results, success: true, retryAfter: 0, commit, release } as const
+  return isRepeated ? { ...spent, repeated: true } : spent
 }
 
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }

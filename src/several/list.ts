@@ -1,6 +1,7 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
 import { onceFor } from '../base/once-for.ts'
+import { sorted } from '../base/sorted.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
@@ -32,10 +33,7 @@ import {
 
 /** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
 export function inLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
-  const isInOrder = rows.every(
-    (row, place) => place === 0 || compareRows(rows[place - 1] as RowRequest, row) <= 0,
-  )
-  return isInOrder ? rows : rows.toSorted(compareRows)
+  return sorted(rows, compareRows)
 }
 
 function compareRows(one: RowRequest, other: RowRequest): number {

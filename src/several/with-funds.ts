@@ -1,4 +1,3 @@
-import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type Purse } from '../check/funds.ts'
@@ -59,15 +58,17 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
   checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
 }
 
-function findAll(
+/** One after the other, because in a transaction a connection runs one statement at a time. */
+async function findAll(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
 ): Promise<Payer[]> {
-  return inTurn(calls, async (call, place): Promise<Payer> => {
-    if (!isFunded(call)) return byItself(call)
-    const purse = await find(call, place)
-    return { call, rows: purse.rows, purse }
-  })
+  const payers: Payer[] = []
+  for (const [place, call] of calls.entries()) {
+    const purse = isFunded(call) ? await find(call, place) : undefined
+    payers.push(purse ? { call, rows: purse.rows, purse } : byItself(call))
+  }
+  return payers
 }
 
 /**
