@@ -55,7 +55,7 @@ type Combination = readonly [isWrong: (settings: Settings, given: QuotaConfig) =
 /** What cannot be combined, or needs another option. */
 const COMBINATIONS: readonly Combination[] = [
   [
-    ({ use, distributed, lease }) => (distributed || lease) && use.some(({ name }) => name === 'ledger'),
+    ({ use }, { distributed, lease }) => (distributed || lease) && use.some(({ name }) => name === 'ledger'),
     'ledger cannot be combined with distributed or lease.',
   ],
   [({ keepEnded, grace }) => grace !== undefined && !keepEnded, 'grace needs keepEnded: true.'],

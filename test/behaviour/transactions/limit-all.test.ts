@@ -484,7 +484,7 @@ test.each([1, 2, 6, 20])(
     const requests = Array.from({ length: limits }, (_, i) => ({
       ratelimit: new Quota({
         ...{ db, limiter, prefix: `trips ${limits} ${i % 2}`, cleanupProbability: 0 },
-        ...(i % 3 === 0 ? { durable: true } : {}),
+        durable: i % 3 === 0,
       }),
       key: `key ${i}`,
     }))
