@@ -18,6 +18,10 @@ import { answerTogether, reportsOf } from '../several/limit-all.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
+// `blockUntilReady` is loaded together with it: for a chunk that only a function loads which a bundle leaves
+// out, Rolldown writes a second file in spite of `codeSplitting: false`.
+export { blockUntilReady } from '../check/block.ts'
+
 /**
  * Checks again until all calls are allowed, or until the time is over. A check that is under way at its end, or
  * when the signal aborts, goes on alone, and what it has charged is given back. An id that it has used stays
