@@ -16,6 +16,8 @@ type Drizzle = '0.45' | '1.0'
 const ARITHMETIC = ['answers', 'quotas', 'leases']
 /** What every driver and each of Drizzle's versions must do alike. */
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
+/** What a busy process gets from each driver, whatever Drizzle's version is. */
+const BUSY = ['busy']
 /** What errors say, with all that a driver and a server add to them. */
 const SECRETS = ['secrets']
 /** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */
@@ -102,19 +104,19 @@ const config: ViteUserConfig = defineConfig({
     // For two cores: tests wait for Postgres about half as long as they work.
     maxWorkers: 3,
     projects: [
-      project('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES, ONCE),
+      project('pglite', '0.45', CONTRACT, BUSY, ARITHMETIC, ROUTES, ONCE),
       isolated(project('pglite', '0.45', ISOLATED)),
       isolated(project('node-postgres', '1.0', WAITING)),
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
-      project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES, COMMANDS),
+      project('node-postgres', '1.0', CONTRACT, BUSY, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES, COMMANDS),
       distributed(project('pglite', '0.45', CONTRACT, ARITHMETIC)),
       // Without Citus its concurrency is that of the other statements, so it runs on demand.
       ...(process.env['DISTRIBUTED']
         ? [distributed(project('node-postgres', '1.0', CONTRACT, CONCURRENCY))]
         : []),
       project('postgres-js', '0.45', CONTRACT),
-      project('postgres-js', '1.0', CONTRACT),
+      project('postgres-js', '1.0', CONTRACT, BUSY),
     ],
   },
 })
