@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { Ratelimit } from '../../src/index.ts'
+import { type Entry, ledger } from '../../src/ledger/index.ts'
 import { type Contender, makeKeys, PLENTY } from '../contenders/contender.ts'
 import { onNodePostgres, openedBy } from '../contenders/this-package.ts'
 import { anyOf, keyNumbers } from '../measure.ts'
