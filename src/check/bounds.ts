@@ -10,7 +10,7 @@ interface Time {
   begin(timed: Timed): Pick<Deadline, 'stop'>
 }
 
-/** A length of time, which begins anew for each wait. */
+/** A length of time, which restarts for each wait. */
 export class Timeout implements Time {
   readonly ms: number
   readonly isOver = false

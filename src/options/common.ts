@@ -48,11 +48,11 @@ export interface CommonConfig<D extends Database = Database> {
    */
   readonly dryRun?: boolean
   /**
-   * What a call does if it meets a row of another algorithm, or of a window of another length. `'begin anew'`
+   * What a call does if it meets a row of another algorithm, or of a window of another length. `'restart'`
    * replaces the row's state. `'throw'` refuses the call with `OTHER_PLAN` and does not change the row.
-   * Default: `'begin anew'`, with a warning if two limiters of one prefix would replace each other's rows.
+   * Default: `'restart'`, with a warning if two limiters of one prefix would replace each other's rows.
    */
-  readonly onOtherPlan?: 'begin anew' | 'throw'
+  readonly onOtherPlan?: 'restart' | 'throw'
   /**
    * How long a call outside a transaction may take. After that, a call that waits for its turn fails with
    * `TIMEOUT` and is not charged; a call that was sent fails with `OUTCOME_UNKNOWN`. With `false` only the

@@ -111,7 +111,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   dryRun: { ...EVERY, ...SWITCH },
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
   use: { ...EVERY, check: checkUse, byDefault: [] },
-  onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
+  onOtherPlan: { ...RATES, check: wordOf('restart', 'throw') },
 }
 
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */

@@ -28,8 +28,8 @@ export function failAll<R extends Queued, D>(
   }
 }
 
-/** Lets work begin anew that was withdrawn, without the calls whose callers have given up. */
-export function beginAnew<R extends Queued, D>(groups: readonly CallGroup<R, D>[], work: Work): void {
+/** Restarts work that was withdrawn, without the calls whose callers have given up. */
+export function restart<R extends Queued, D>(groups: readonly CallGroup<R, D>[], work: Work): void {
   work.sending = newSending()
   for (const { calls } of groups) calls.splice(0, calls.length, ...calls.filter(({ isOver }) => !isOver))
 }

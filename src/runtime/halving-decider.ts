@@ -2,7 +2,7 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait, type Blame } from './blame.ts'
-import { beginAnew, failAll, fulfil, halvesOf, stillAsked } from './groups.ts'
+import { failAll, fulfil, halvesOf, restart, stillAsked } from './groups.ts'
 import type { CallGroup, Queued, Work } from './queue.ts'
 
 /** Groups for one statement. */
@@ -69,7 +69,7 @@ export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> 
         if (again) parts.push(again)
         else undecided.push(...wrong)
       } else if (isWithdrawal(answers, work.sending)) {
-        for (const each of parts) beginAnew(each.groups, work)
+        for (const each of parts) restart(each.groups, work)
         parts.push(part)
       } else {
         const apart = await this.split?.(answers, part)
@@ -90,7 +90,7 @@ export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> 
     } catch (reason) {
       const error = toRatelimitError(reason)
       if (isWithdrawal(error, work.sending)) {
-        beginAnew([group], work)
+        restart([group], work)
         if (group.calls.length > 0) return this.decideAlone(group, work)
       }
       failAll([group], afterWait(error, true), () => {})

@@ -52,7 +52,7 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
 
 /** Work of a decider. */
 export interface Work {
-  /** How far it has come. It is another one each time that the work begins anew. */
+  /** How far it has come. It is another one each time that the work restarts. */
   sending: Sending
 }
 

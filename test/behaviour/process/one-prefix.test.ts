@@ -112,7 +112,7 @@ test.each<[string, Limiter, Limiter, (() => object)?]>([
   ['another refill', tokenBucket(1, '1m', 10), tokenBucket(5, '1h', 20, { refill: 'continuous' })],
   ['no limit', minute, unlimited()],
   ["onOtherPlan: 'throw'", minute, slidingWindow(10, '1m'), () => ({ onOtherPlan: 'throw' })],
-  ["onOtherPlan: 'begin anew'", minute, slidingWindow(10, '1m'), () => ({ onOtherPlan: 'begin anew' })],
+  ["onOtherPlan: 'restart'", minute, slidingWindow(10, '1m'), () => ({ onOtherPlan: 'restart' })],
   ['the other table', minute, slidingWindow(10, '1m'), () => ({ durable: true })],
   [
     'tables of your own',
