@@ -1,25 +1,40 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { handleIn } from '../check/handles.ts'
+import type { OneLimitRows, PlanRows } from '../reports/usage.ts'
+
+/** A limit of the module that `--limits` names. */
+export interface ModuleLimit {
+  readonly prefix: string
+  /** How `usage` reads the keys. It checks this. */
+  readonly reading: Pick<OneLimitRows, 'limiter'> | Pick<PlanRows, 'limiterOf'>
+  /** Which table has the rows. */
+  readonly durable: boolean
+}
 
 /**
- * The default export of the module that `--limits` names: for each prefix a limiter, an object with it and
- * `durable`, or a `Ratelimit` or `Quota`.
+ * The limits of the module that `--limits` names. Its default export has for each prefix a `Ratelimit`, or an
+ * object with `limiter` or `limiterOf`, and `durable`.
  */
-export async function limitsIn(module: string): Promise<[prefix: string, limit: object][]> {
+export async function limitsIn(module: string): Promise<ModuleLimit[]> {
   const loaded = await import(pathToFileURL(resolve(module)).href)
   // A CommonJS module has its exports in `default` too.
   const given: unknown = loaded.default?.default ?? loaded.default
   if (typeof given !== 'object' || given === null) {
-    throw new Error('The module of --limits has no default export with a limiter for each prefix.')
+    throw new Error('The module of --limits has no default export with a limit for each prefix.')
   }
-  return Object.entries(given)
+  return Object.entries(given).map(([prefix, limit]) => limitOf(prefix, limit))
 }
 
-/** Whether the rows of a limit are in the durable table: a `Ratelimit` or `Quota` knows it, others say it. */
-export function isDurable(limit: object): boolean {
+function limitOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): ModuleLimit {
+  const { limiter, limiterOf, durable } = Object(limit)
+  const reading = limiterOf ? { limiterOf } : { limiter }
   const handle = handleIn(limit)
   // Outside of transactions, only the durable table is written with a commit of its own.
-  if (handle) return handle.checker.rows.commit !== 'as the session'
-  return 'durable' in limit && limit.durable === true
+  if (handle) return { prefix, reading, durable: handle.checker.rows.commit !== 'as the session' }
+  // With a default, the other table would be read, and nothing found.
+  if (typeof durable === 'boolean') return { prefix, reading, durable }
+  throw new Error(
+    `The limit ${JSON.stringify(prefix)} of --limits must be your Ratelimit, or { limiter, durable }: durable says which table has its rows.`,
+  )
 }

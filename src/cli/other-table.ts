@@ -3,7 +3,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../database/database.ts'
 import { execute } from '../database/run.ts'
 import { shapeOf } from '../tables/ddl.ts'
-import { isDurable, limitsIn } from './limits.ts'
+import { limitsIn } from './limits.ts'
 
 /**
  * Says which limits of a module have live rows in the table that they do not use, such as those of a limit that
@@ -15,10 +15,8 @@ export async function inOtherTable(
   module: string,
 ): Promise<readonly string[]> {
   const said: string[] = []
-  for (const [prefix, limit] of await limitsIn(module)) {
-    const [own, other] = isDurable(limit)
-      ? [tables.durable, tables.ephemeral]
-      : [tables.ephemeral, tables.durable]
+  for (const { prefix, durable } of await limitsIn(module)) {
+    const [own, other] = durable ? [tables.durable, tables.ephemeral] : [tables.ephemeral, tables.durable]
     const live = sql`${other.prefix} = ${prefix} and ${other.expiresAt} > now()`
     const [row] = await execute(db, sql`select count(*)::int as live from ${other} where ${live}`)
     const count = Number(row?.['live'])

@@ -4,10 +4,10 @@ import { inDigits, inTime } from '../base/readable.ts'
 import type { Database } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { type DeniedKey, denied } from '../reports/denied.ts'
-import { type OneLimitRows, type PlanRows, usage } from '../reports/usage.ts'
+import { usage } from '../reports/usage.ts'
 import { connect } from './connect.ts'
 import { columnsOf } from './layout.ts'
-import { isDurable, limitsIn } from './limits.ts'
+import { limitsIn, type ModuleLimit } from './limits.ts'
 import type { Output } from './output.ts'
 import { TABLE_OPTIONS, tablesOf } from './tables.ts'
 
@@ -21,14 +21,8 @@ const OPTIONS = {
   once: { type: 'boolean', default: false },
 } as const
 
-/** A limit to show: how `usage` reads its keys, and the table that has its rows. */
-interface Shown {
-  readonly prefix: string
-  /** Undefined if only denials are shown. */
-  readonly reading: Pick<OneLimitRows, 'limiter'> | Pick<PlanRows, 'limiterOf'> | undefined
-  /** Undefined for both tables. */
-  readonly durable: boolean | undefined
-}
+/** A limit to show: one of the module, or a prefix of which only denials are known. */
+type Shown = ModuleLimit | { readonly prefix: string; readonly reading?: never; readonly durable?: never }
 
 interface Showing {
   readonly db: Database
@@ -67,23 +61,13 @@ export async function top(args: string[], output: Output): Promise<number> {
 /** The limits of a module, or those of the prefixes only. Without a module, only denials are known. */
 async function limitsOf(module: string | undefined, prefixes: readonly string[]): Promise<Shown[]> {
   if (module === undefined) {
-    if (prefixes.length > 0)
-      return prefixes.map((prefix) => ({ prefix, reading: undefined, durable: undefined }))
+    if (prefixes.length > 0) return prefixes.map((prefix) => ({ prefix }))
     throw new Error('Which limits? Add --limits <module>, or --prefix <name> to see its denials only.')
   }
-  const all = (await limitsIn(module)).map(([prefix, limit]) => shownOf(prefix, limit))
+  const all = await limitsIn(module)
   const missing = prefixes.filter((prefix) => all.every((each) => each.prefix !== prefix))
   if (missing.length > 0) throw new Error(`The module of --limits has no limit for ${missing.join(', ')}.`)
   return prefixes.length === 0 ? all : all.filter(({ prefix }) => prefixes.includes(prefix))
-}
-
-/** A limit of the module: a limiter, or an object with options of `usage`. */
-function shownOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): Shown {
-  const { limiter, limiterOf } = limit
-  const durable = isDurable(limit)
-  if (limiterOf) return { prefix, reading: { limiterOf }, durable }
-  // `usage` checks it.
-  return { prefix, reading: { limiter: limiter ?? (limit as OneLimitRows['limiter']) }, durable }
 }
 
 async function linesOf(limits: readonly Shown[], showing: Showing): Promise<string[]> {
@@ -93,12 +77,12 @@ async function linesOf(limits: readonly Shown[], showing: Showing): Promise<stri
 }
 
 async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
-  const { prefix, reading } = limit
+  const { prefix, reading, durable } = limit
   const counts = (await deniedOf(limit, showing)).map(({ key, denials }) => [key, inDigits(denials)])
   const nothing = [['  nothing', '']]
   if (!reading) return columnsOf([[prefix, 'denied'], ...(counts.length > 0 ? counts : nothing)])
   const { db, tables, top } = showing
-  const rows = { db, prefix, tables, durable: limit.durable ?? true }
+  const rows = { db, prefix, tables, durable }
   const now = Date.now()
   // The two forms of the options are two signatures.
   const most =

@@ -11,8 +11,8 @@ const db = drizzle('postgres://unused')
 const limiter = Ratelimit.fixedWindow(500, '1h')
 
 const limits: Readonly<Record<string, unknown>> = {
-  requests: Ratelimit.fixedWindow(5, '1h'),
-  logins: lockout(5, '15m', { block: '1h' }),
+  requests: { limiter: Ratelimit.fixedWindow(5, '1h'), durable: false },
+  logins: { limiter: lockout(5, '15m', { block: '1h' }), durable: false },
   exports: { limiterOf: (key: string) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
   tokens: new Quota({ db, limiter, prefix: 'tokens' }),
   calls: new Ratelimit({ db, limiter, prefix: 'calls' }),

@@ -100,6 +100,11 @@ describe('drizzle-ratelimit top', () => {
     ['no limits', [], 'Which limits?'],
     ['an unknown prefix', [...LIMITS, '--prefix', 'other'], 'no limit for other'],
     ['a module without limits', ['--limits', 'test/support/clock.ts'], 'no default export'],
+    [
+      'a limit that does not say its table',
+      ['--limits', 'test/cli/commands/untabled.ts'],
+      '"requests" of --limits',
+    ],
     ['no time', [...LIMITS, '--every', 'often'], '--every'],
     ['no number', [...LIMITS, '--top', 'many'], 'top must be a whole number'],
   ])('refuses %s', async (_, args, said) => {

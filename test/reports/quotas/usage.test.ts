@@ -353,6 +353,12 @@ test('the table is the one that the limiter writes, or that the description name
   expect(await keys({ durable: false })).toEqual(['ephemeral'])
 })
 
+test('of a Ratelimit, the ephemeral table is read, without any option', async () => {
+  const api = new Ratelimit({ db: database.db, limiter: TEN['fixed window'], prefix: 'ephemeral usage' })
+  await api.limit('ada', { rate: 3 })
+  expect(await usage(api)).toMatchObject([{ key: 'ada', used: 3, remaining: 7 }])
+})
+
 test('tables of your own are read', async () => {
   const tables = rateLimitTables({ ephemeral: 'own_ephemeral', durable: 'own_durable' })
   const { config, keys } = await usedBy({ shipped: 1 })
