@@ -6,7 +6,7 @@ import { type Mutant, mutantsOf } from './mutants.ts'
 
 /** Which mutants to try. */
 export interface Choice {
-  /** Files, folders, and lines such as src/duration.ts:12. Default: all of src. */
+  /** Files, folders, and lines such as src/kernel/duration.ts:12. Default: all of src. */
   readonly paths: readonly string[]
   /** A commit: only files that have changed since then. */
   readonly since?: string | undefined

@@ -8,7 +8,7 @@ declare global {
   var entered: Set<string> | undefined
 }
 
-/** Such as `src/duration.ts:parseDuration`. Functions of one name in a file are numbered, from the second. */
+/** Such as `src/index.ts:name`. Functions of one name in a file are numbered, from the second. */
 export type Entered = string
 
 type Function = Extract<

@@ -6,7 +6,7 @@ import { placesIn } from './walk.ts'
 
 /** A source file with one mistake in it. */
 export interface Mutant extends Change {
-  /** Such as src/duration.ts. */
+  /** Such as src/kernel/duration.ts. */
   readonly file: string
   /** The names of the functions, variables and properties around it, such as `algorithm.sql.fresh`. */
   readonly where: string

@@ -1,4 +1,4 @@
-// `npm run mutants -- src/algorithms/token-bucket.ts` puts one mistake after the other into a copy of the
+// `npm run mutants -- src/kernel/limits/token-bucket.ts` puts one mistake after the other into a copy of the
 // source and runs the tests, which must fail. CONTRIBUTING.md has the options.
 import { randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'

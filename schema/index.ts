@@ -1,7 +1,7 @@
 import { is } from 'drizzle-orm'
 import { PgPolicy, type PgSchema } from 'drizzle-orm/pg-core'
-import { checkOptions, checkSwitch, type NamesOf } from '../src/base/check-options.ts'
-import { RatelimitError } from '../src/errors.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../src/kernel/base/check-options.ts'
+import { RatelimitError } from '../src/kernel/errors.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'

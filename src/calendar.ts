@@ -1,2 +1,2 @@
-export { calendarWindow } from './algorithms/calendar-window.ts'
-export type { CalendarOptions, CalendarPeriod, Rollover } from './algorithms/periods.ts'
+export { calendarWindow } from './kernel/limits/calendar-window.ts'
+export type { CalendarOptions, CalendarPeriod, Rollover } from './kernel/limits/periods.ts'

@@ -6,9 +6,9 @@ export {
   rateLimitEphemeral,
   rateLimitTables,
 } from '../schema/index.ts'
-export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
-export type { Credits, CreditsOptions } from './algorithms/credits.ts'
-export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
+export type { CreditReservation, CreditReserved } from './credits/credits.ts'
+export type { CreditGrant } from './credits/grants.ts'
+export type { Reservation, Reserved, ReservedPart } from './estimates/reservation.ts'
 export type {
   Allowed,
   Denied,
@@ -18,14 +18,14 @@ export type {
   LimitResult,
   Remaining,
   Usage,
-} from './answers/results.ts'
-export type { CreditReservation, CreditReserved } from './credits/credits.ts'
-export type { CreditGrant } from './credits/grants.ts'
-export type { Database } from './database/database.ts'
-export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
-export type { Duration } from './duration.ts'
-export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
-export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'
+} from './kernel/answers/results.ts'
+export type { Database } from './kernel/database/database.ts'
+export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './kernel/diagnostics.ts'
+export type { Duration } from './kernel/duration.ts'
+export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './kernel/errors.ts'
+export type { EndedPeriod, Limiter } from './kernel/limits/algorithm.ts'
+export type { Credits, CreditsOptions } from './kernel/limits/credits.ts'
+export type { TokenBucketOptions } from './kernel/limits/token-bucket.ts'
 export type {
   AllOptions,
   BlockOptions,
@@ -35,17 +35,17 @@ export type {
   OnceOptions,
   RefundOptions,
   TxOptions,
-} from './options/calls.ts'
-export type { LeaseTerms, TransactionOf } from './options/choices.ts'
-export type { RatelimitConfig } from './options/config.ts'
-export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
-export type { CreditsConfig } from './options/kinds.ts'
-export type { Layer } from './options/layer.ts'
+} from './kernel/options/calls.ts'
+export type { LeaseTerms, TransactionOf } from './kernel/options/choices.ts'
+export type { RatelimitConfig } from './kernel/options/config.ts'
+export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './kernel/options/grants.ts'
+export type { CreditsConfig } from './kernel/options/kinds.ts'
+export type { Layer } from './kernel/options/layer.ts'
 export type {
   PlainCreditReserveOptions,
   PlainReserveOptions,
-} from './options/reserve.ts'
+} from './kernel/options/reserve.ts'
+export { checkTables, type TableDifference } from './kernel/tables/check-tables.ts'
+export { type StorageOptions, storageSql, tableSql } from './kernel/tables/ddl.ts'
+export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'
 export { Ratelimit } from './ratelimit.ts'
-export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
-export { checkTables, type TableDifference } from './tables/check-tables.ts'
-export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'

@@ -1,9 +1,9 @@
-import type { Limiter } from './algorithms/algorithm.ts'
-import type { LimitAllResult } from './answers/results.ts'
-import { checkOptions } from './base/check-options.ts'
-import { onFirstUse } from './base/on-first-use.ts'
-import { limitAll as names } from './options/call-table.ts'
-import type { AllOptions } from './options/calls.ts'
+import type { LimitAllResult } from './kernel/answers/results.ts'
+import { checkOptions } from './kernel/base/check-options.ts'
+import { onFirstUse } from './kernel/base/on-first-use.ts'
+import type { Limiter } from './kernel/limits/algorithm.ts'
+import { limitAll as names } from './kernel/options/call-table.ts'
+import type { AllOptions } from './kernel/options/calls.ts'
 import type { Ratelimit } from './ratelimit.ts'
 
 /** One of the calls of `limitAll`. */
@@ -44,8 +44,8 @@ export interface CreditRequest {
   readonly atLeast?: number | undefined
 }
 
-const several = /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts'))
-const waiting = /* @__PURE__ */ onFirstUse(() => import('./reservations/wait-for-all.ts'))
+const several = /* @__PURE__ */ onFirstUse(() => import('./kernel/lists/limit-once.ts'))
+const waiting = /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts'))
 
 /**
  * Checks several limits: all are consumed, or none.

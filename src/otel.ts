@@ -1,6 +1,6 @@
 import { type Attributes, type MeterProvider, metrics, trace } from '@opentelemetry/api'
-import { checkOptions, type NamesOf } from './base/check-options.ts'
-import { type Channel, channels, type DecisionMessage } from './diagnostics.ts'
+import { checkOptions, type NamesOf } from './kernel/base/check-options.ts'
+import { type Channel, channels, type DecisionMessage } from './kernel/diagnostics.ts'
 
 /** Options of `instrument`. */
 export interface InstrumentOptions {

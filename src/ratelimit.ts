@@ -1,43 +1,49 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import { balance } from './algorithms/balance.ts'
-import { credits } from './algorithms/credits.ts'
-import { fixedWindow } from './algorithms/fixed-window.ts'
-import { gcra } from './algorithms/gcra.ts'
-import { slidingWindow } from './algorithms/sliding-window.ts'
-import { tokenBucket } from './algorithms/token-bucket.ts'
-import { unlimited } from './algorithms/unlimited.ts'
-import { usageOf } from './answers/answer.ts'
-import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from './answers/results.ts'
-import { checkOptions, type OptionNames } from './base/check-options.ts'
-import { onFirstUse } from './base/on-first-use.ts'
-import type { Checker } from './check/checker.ts'
-import { expose, type Handle } from './check/handles.ts'
-import { answerTo } from './check/layers.ts'
-import { checkerOf } from './check/setup.ts'
 import type { CreditCalls, CreditReserved } from './credits/credits.ts'
 import type { CreditGrant } from './credits/grants.ts'
-import type { Database } from './database/database.ts'
-import type { Duration } from './duration.ts'
-import { ownError } from './errors.ts'
-import * as CALLS from './options/call-table.ts'
-import type { BlockOptions, CallOptions, LimitOptions, RefundOptions, TxOptions } from './options/calls.ts'
-import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
-import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
-import type { PlainCreditReserveOptions, PlainReserveOptions } from './options/reserve.ts'
-import { type Offered, settingsOf } from './options/settings.ts'
-import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
-import type { Reserved, ReservedPart } from './reservations/reservation.ts'
-import type { Call } from './runtime/call.ts'
+import type { Reserved, ReservedPart } from './estimates/reservation.ts'
+import { usageOf } from './kernel/answers/answer.ts'
+import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from './kernel/answers/results.ts'
+import { checkOptions, type OptionNames } from './kernel/base/check-options.ts'
+import { onFirstUse } from './kernel/base/on-first-use.ts'
+import type { Database } from './kernel/database/database.ts'
+import type { Duration } from './kernel/duration.ts'
+import type { Checker } from './kernel/engine/checker.ts'
+import { expose, type Handle } from './kernel/engine/handles.ts'
+import { answerTo } from './kernel/engine/layers.ts'
+import { checkerOf } from './kernel/engine/setup.ts'
+import { ownError } from './kernel/errors.ts'
+import { balance } from './kernel/limits/balance.ts'
+import { credits } from './kernel/limits/credits.ts'
+import { fixedWindow } from './kernel/limits/fixed-window.ts'
+import { gcra } from './kernel/limits/gcra.ts'
+import { slidingWindow } from './kernel/limits/sliding-window.ts'
+import { tokenBucket } from './kernel/limits/token-bucket.ts'
+import { unlimited } from './kernel/limits/unlimited.ts'
+import * as CALLS from './kernel/options/call-table.ts'
+import type {
+  BlockOptions,
+  CallOptions,
+  LimitOptions,
+  RefundOptions,
+  TxOptions,
+} from './kernel/options/calls.ts'
+import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './kernel/options/grants.ts'
+import type { ConfigOf, KeyFor, Kind, LimiterOf } from './kernel/options/kinds.ts'
+import type { PlainCreditReserveOptions, PlainReserveOptions } from './kernel/options/reserve.ts'
+import { type Offered, settingsOf } from './kernel/options/settings.ts'
+import { callOf, checkOption, isCredits, type OptionsOfCall } from './kernel/options/validate.ts'
+import type { Call } from './kernel/store/call.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
-  reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
-  once: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
-  lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
-  block: /* @__PURE__ */ onFirstUse(() => import('./reservations/wait-for-all.ts')),
-  upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
-  reset: /* @__PURE__ */ onFirstUse(() => import('./check/reset.ts')),
+  reservation: /* @__PURE__ */ onFirstUse(() => import('./estimates/reservation.ts')),
+  once: /* @__PURE__ */ onFirstUse(() => import('./kernel/lists/limit-once.ts')),
+  lookAll: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/look-all.ts')),
+  block: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
+  upkeep: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/upkeep.ts')),
+  reset: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/reset.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
   funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
 }

@@ -5,7 +5,10 @@ import { sourceImports } from '../test/support/source-imports.ts'
 
 // `npm run imports` draws docs/imports.svg: what the folders and files of src/ import.
 
-/** What each place imports. A place is a folder of `src`, a file next to those folders, or `schema`. */
+/**
+ * What each place imports. A place is a folder of `src` or of its kernel, a file next to those folders, or
+ * `schema`.
+ */
 type Graph = ReadonlyMap<string, ReadonlySet<string>>
 
 async function importsOfPlaces(): Promise<Graph> {
@@ -20,8 +23,9 @@ async function importsOfPlaces(): Promise<Graph> {
 }
 
 function placeOf(file: string): string {
-  const [root = '', inRoot = ''] = file.split('/')
-  return root === 'src' ? inRoot : root
+  const [root = '', inRoot = '', inKernel = ''] = file.split('/')
+  if (root !== 'src') return root
+  return inRoot === 'kernel' ? `${inRoot}/${inKernel}` : inRoot
 }
 
 /** The places that the package's users import. */

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
-import { checkTables } from '../tables/check-tables.ts'
-import { shapeOf } from '../tables/ddl.ts'
+import { checkTables } from '../kernel/tables/check-tables.ts'
+import { shapeOf } from '../kernel/tables/ddl.ts'
 import { connect } from './connect.ts'
 import { elsewhere } from './elsewhere.ts'
 import { inOtherTable } from './other-table.ts'

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { PgDialect } from 'drizzle-orm/pg-core'
-import type { Database } from '../database/database.ts'
+import type { Database } from '../kernel/database/database.ts'
 
 const CONNECT_TIMEOUT_MS = 10_000
 

@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
-import type { Database } from '../database/database.ts'
-import { execute } from '../database/run.ts'
-import { shapeOf } from '../tables/ddl.ts'
-import { printable } from '../tables/table-name.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { execute } from '../kernel/database/run.ts'
+import { shapeOf } from '../kernel/tables/ddl.ts'
+import { printable } from '../kernel/tables/table-name.ts'
 import { optionOf } from './output.ts'
 import { named } from './tables.ts'
 

@@ -1,5 +1,5 @@
-import { shapeOf } from '../tables/ddl.ts'
-import { SHIPPED } from '../tables/shipped.ts'
+import { shapeOf } from '../kernel/tables/ddl.ts'
+import { SHIPPED } from '../kernel/tables/shipped.ts'
 import type { KitSettings } from './kit.ts'
 import type { TableNames, TableValues } from './tables.ts'
 

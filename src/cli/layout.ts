@@ -1,4 +1,4 @@
-import { printable } from '../tables/table-name.ts'
+import { printable } from '../kernel/tables/table-name.ts'
 
 /** The most characters of a key that are shown. */
 const MAX_KEY = 48

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { handleIn } from '../check/handles.ts'
+import { handleIn } from '../kernel/engine/handles.ts'
 import type { OneLimitRows, PlanRows } from '../reports/usage.ts'
 
 /** A limit of the module that `--limits` names. */

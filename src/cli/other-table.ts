@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
-import type { Database } from '../database/database.ts'
-import { execute } from '../database/run.ts'
-import { shapeOf } from '../tables/ddl.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { execute } from '../kernel/database/run.ts'
+import { shapeOf } from '../kernel/tables/ddl.ts'
 import { limitsIn } from './limits.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { printable } from '../tables/table-name.ts'
+import { printable } from '../kernel/tables/table-name.ts'
 
 /** The output of a command. */
 export interface Output extends Pick<Console, 'log' | 'error'> {

@@ -1,7 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTable, type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
-import { shapeOf } from '../tables/ddl.ts'
-import { SHIPPED } from '../tables/shipped.ts'
+import { shapeOf } from '../kernel/tables/ddl.ts'
+import { SHIPPED } from '../kernel/tables/shipped.ts'
 
 /** The options for the names of the tables, for parseArgs. */
 export const TABLE_OPTIONS = {

@@ -1,15 +1,15 @@
-import type { Credits } from '../algorithms/credits.ts'
-import type { Answered } from '../answers/answer.ts'
-import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import { own } from '../base/own.ts'
-import type { Checker } from '../check/checker.ts'
-import type { FundedCall } from '../check/funds.ts'
-import type { TxOptions } from '../options/calls.ts'
-import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
-import type { CreditReserveOptions } from '../options/reserve.ts'
-import { checkOption, isCredits } from '../options/validate.ts'
-import { answerOnce } from '../several/limit-once.ts'
+import type { Answered } from '../kernel/answers/answer.ts'
+import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../kernel/answers/results.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { own } from '../kernel/base/own.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import type { FundedCall } from '../kernel/engine/funds.ts'
+import type { Credits } from '../kernel/limits/credits.ts'
+import { answerOnce } from '../kernel/lists/limit-once.ts'
+import type { TxOptions } from '../kernel/options/calls.ts'
+import type { CreditGrantOptions, CreditLimitOptions } from '../kernel/options/grants.ts'
+import type { CreditReserveOptions } from '../kernel/options/reserve.ts'
+import { checkOption, isCredits } from '../kernel/options/validate.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { sumOf } from './purse.ts'
@@ -38,7 +38,7 @@ export interface CreditReservation {
 /** The answer of `Ratelimit.reserve` on credits. A denial needs no settling. */
 export type CreditReserved = (Allowed & CreditReservation) | Denied
 
-const reservation = /* @__PURE__ */ onFirstUse(() => import('../reservations/reservation.ts'))
+const reservation = /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts'))
 
 /** The calls on the credits of a key. */
 export interface CreditCalls {

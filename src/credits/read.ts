@@ -1,17 +1,14 @@
-import { limiterOf } from '../algorithms/grant.ts'
-import { sorted } from '../base/sorted.ts'
-import type { At } from '../check/bounds.ts'
-import type { Checker } from '../check/checker.ts'
-import { fromHex, toHex } from '../check/hex-id.ts'
-import { runOn } from '../check/run-on.ts'
-import { uncharged } from '../database/database-error.ts'
-import { mustHave } from '../database/rows.ts'
-import type { Row } from '../database/run.ts'
-import type { Statement, Value } from '../database/statement.ts'
-import { checkKey } from '../options/validate.ts'
-import { lookAt } from '../runtime/look-at.ts'
-import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
-import { compareText } from '../statements/calls.ts'
+import { sorted } from '../kernel/base/sorted.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { mustHave } from '../kernel/database/rows.ts'
+import type { Row } from '../kernel/database/run.ts'
+import type { Statement, Value } from '../kernel/database/statement.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { fromHex, toHex } from '../kernel/engine/hex-id.ts'
+import { runOn } from '../kernel/engine/run-on.ts'
+import { checkKey } from '../kernel/options/validate.ts'
+import { compareText } from '../kernel/sql/calls.ts'
 import {
   DEBT,
   GRANT,
@@ -19,8 +16,11 @@ import {
   grantSumsStatement,
   grantsStatement,
   neededGrantsStatement,
-} from '../statements/grants.ts'
+} from '../kernel/sql/grants.ts'
+import { lookAt } from '../kernel/store/look-at.ts'
+import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
+import { limiterOf } from './grant.ts'
 import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */

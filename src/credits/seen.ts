@@ -1,12 +1,12 @@
-import { balance } from '../algorithms/balance.ts'
-import type { Credits } from '../algorithms/credits.ts'
-import { NEVER_MS } from '../algorithms/grant.ts'
-import type { Snapshot } from '../algorithms/search.ts'
-import { sorted } from '../base/sorted.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
-import type { Decision, Request } from '../runtime/call.ts'
-import { lookAt } from '../runtime/look-at.ts'
-import { DEBT } from '../statements/grants.ts'
+import { sorted } from '../kernel/base/sorted.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import { balance } from '../kernel/limits/balance.ts'
+import type { Credits } from '../kernel/limits/credits.ts'
+import type { Snapshot } from '../kernel/limits/search.ts'
+import { DEBT } from '../kernel/sql/grants.ts'
+import type { Decision, Request } from '../kernel/store/call.ts'
+import { lookAt } from '../kernel/store/look-at.ts'
+import { NEVER_MS } from './grant.ts'
 
 // What is known of the credits of a key.
 

@@ -1,8 +1,8 @@
-import { limiterOf } from '../algorithms/grant.ts'
-import { withCrossed } from '../answers/answer.ts'
-import { allowedWith, deniedUntil } from '../answers/made.ts'
-import type { Allowed, Denied, Usage } from '../answers/results.ts'
-import { crossedFrom } from '../answers/thresholds.ts'
+import { withCrossed } from '../kernel/answers/answer.ts'
+import { allowedWith, deniedUntil } from '../kernel/answers/made.ts'
+import type { Allowed, Denied, Usage } from '../kernel/answers/results.ts'
+import { crossedFrom } from '../kernel/answers/thresholds.ts'
+import { limiterOf } from './grant.ts'
 import type { Account, Sums } from './seen.ts'
 
 /** The answer about what a key has. */

@@ -1,6 +1,6 @@
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { RatelimitError } from '../errors.ts'
-import { checkOption } from '../options/validate.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { Limit, type PlannedLimit } from './limit.ts'
 import {

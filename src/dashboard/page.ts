@@ -1,5 +1,5 @@
-import type { Usage } from '../answers/results.ts'
-import { inDigits, inTime } from '../base/readable.ts'
+import type { Usage } from '../kernel/answers/results.ts'
+import { inDigits, inTime } from '../kernel/base/readable.ts'
 import type { DeniedHour, DeniedKey } from '../reports/denied.ts'
 import type { KeyUsage, OtherUsage } from '../reports/usage.ts'
 import { chart } from './chart.ts'

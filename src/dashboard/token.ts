@@ -1,4 +1,4 @@
-import { hmacKey } from '../database/digest.ts'
+import { hmacKey } from '../kernel/database/digest.ts'
 
 /** How long a page can be used. */
 const LIFE_MS = 12 * 3_600_000

@@ -1,9 +1,9 @@
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { ownLayer } from '../check/own-layer.ts'
-import { type Duration, parseDuration } from '../duration.ts'
-import { upTo } from '../options/checks.ts'
-import type { Layer } from '../options/layer.ts'
-import { checkOption } from '../options/validate.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import { ownLayer } from '../kernel/engine/own-layer.ts'
+import { upTo } from '../kernel/options/checks.ts'
+import type { Layer } from '../kernel/options/layer.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import { DenialCounts } from './denial-counts.ts'
 
 /** Options of {@link countDenials}. */

@@ -1,11 +1,11 @@
-import type { LimitResult } from '../answers/results.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import type { LimitResult } from '../kernel/answers/results.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { reserveRequest } from '../kernel/options/call-table.ts'
 import { type LimitRequest, limitAll } from '../limit-all.ts'
-import { reserveRequest } from '../options/call-table.ts'
 import type { CostingRequest } from './read-limit.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../several/calls-of.ts'), import('../reservations/reserve-calls.ts')]),
+  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/reserve-calls.ts')]),
 )
 
 /** The answers to a request's checks, and how to settle their charges. */

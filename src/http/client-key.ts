@@ -1,8 +1,8 @@
 import ipaddr from 'ipaddr.js'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { warnOnce } from '../base/warn.ts'
-import { RatelimitError } from '../errors.ts'
-import { checkOption } from '../options/validate.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { warnOnce } from '../kernel/base/warn.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import { headerOf, type RequestHeaders } from './request-headers.ts'
 
 /** The parts of a request that `clientKey` needs. Requests of Node's servers and Fetch requests have them. */

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { StoredLimiter } from '../algorithms/algorithm.ts'
-import { checkOption } from '../options/validate.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { counting, ratelimitOf, type StoreConfig, storable, warnOfFailure } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'

@@ -1,5 +1,5 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
-import type { NamesOf } from '../base/check-options.ts'
+import type { NamesOf } from '../kernel/base/check-options.ts'
 import { guardOf, type Passed } from './guard.ts'
 import {
   type Eventually,

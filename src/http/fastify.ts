@@ -1,5 +1,5 @@
-import type { Denied } from '../answers/results.ts'
-import { RatelimitError } from '../errors.ts'
+import type { Denied } from '../kernel/answers/results.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import { Ratelimit } from '../ratelimit.ts'
 import { ratelimitOf, type StoreConfig, storable } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'

@@ -1,8 +1,8 @@
-import { unavailable } from '../answers/unavailable.ts'
-import { checkOptions, type OptionNames } from '../base/check-options.ts'
-import { RatelimitError } from '../errors.ts'
+import { unavailable } from '../kernel/answers/unavailable.ts'
+import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import type { LimitRequest } from '../limit-all.ts'
-import { checkOption } from '../options/validate.ts'
 import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
 import {

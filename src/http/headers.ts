@@ -1,5 +1,5 @@
-import type { LimitResult } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import type { LimitResult } from '../kernel/answers/results.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Policy } from './policy.ts'
 import {
   type HeaderNumbers,

@@ -1,5 +1,5 @@
 import { headers } from 'next/headers.js'
-import type { NamesOf } from '../base/check-options.ts'
+import type { NamesOf } from '../kernel/base/check-options.ts'
 import { guardOf } from './guard.ts'
 import { isRedirect } from './next-redirect.ts'
 import { type GuardOptions, HEADLESS_NAMES, type RequestDenied } from './options.ts'

@@ -1,5 +1,5 @@
 import { type NextRequest, NextResponse } from 'next/server.js'
-import type { NamesOf } from '../base/check-options.ts'
+import type { NamesOf } from '../kernel/base/check-options.ts'
 import { guardOf, type Refused } from './guard.ts'
 import { isRedirect } from './next-redirect.ts'
 import {

@@ -1,5 +1,5 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import type { LimitResult } from '../answers/results.ts'
+import type { LimitResult } from '../kernel/answers/results.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
 
 /** The limit of an answer: a `Ratelimit`, or its prefix with the `limiter` of the call. */
 export interface Policy {

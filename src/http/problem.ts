@@ -1,4 +1,4 @@
-import type { Denied } from '../answers/results.ts'
+import type { Denied } from '../kernel/answers/results.ts'
 import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
 import type { RateLimitHeaders } from './standards.ts'

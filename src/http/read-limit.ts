@@ -1,7 +1,7 @@
-import { kindOf } from '../base/kind-of.ts'
-import { RatelimitError } from '../errors.ts'
+import { kindOf } from '../kernel/base/kind-of.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption, checkRate } from '../kernel/options/validate.ts'
 import type { LimitRequest } from '../limit-all.ts'
-import { checkOption, checkRate } from '../options/validate.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 

@@ -1,4 +1,4 @@
-import { checkOption } from '../options/validate.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 
 /**
  * The cost of each route, by `'POST /orders'` or, for all methods, `'/orders'`. Other routes cost 1. Another

@@ -1,5 +1,5 @@
 import { type Item, serializeList } from 'structured-headers'
-import { checkOption } from '../options/validate.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 
 /**
  * The standard of the headers: revision 8 or 6 of the IETF's draft "RateLimit header fields for HTTP", or

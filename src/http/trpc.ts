@@ -1,5 +1,5 @@
 import { TRPCError, type TRPCMiddlewareFunction } from '@trpc/server'
-import type { NamesOf } from '../base/check-options.ts'
+import type { NamesOf } from '../kernel/base/check-options.ts'
 import { guardOf } from './guard.ts'
 import { type GuardOptions, HEADLESS_NAMES, type RequestAnswer, type RequestDenied } from './options.ts'
 

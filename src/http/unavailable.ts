@@ -1,7 +1,7 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Denied } from '../answers/results.ts'
-import { unavailable } from '../answers/unavailable.ts'
-import { RatelimitError } from '../errors.ts'
+import type { Denied } from '../kernel/answers/results.ts'
+import { unavailable } from '../kernel/answers/unavailable.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
 
 /** Whether a client can have caused the error. Then it must not let the request pass. */
 export function isContended(error: unknown): boolean {

@@ -1,6 +1,6 @@
-import type { RatelimitError } from '../errors.ts'
-import type { Decision, Request } from '../runtime/call.ts'
-import type { Batch, Pending } from '../runtime/queue.ts'
+import type { RatelimitError } from '../kernel/errors.ts'
+import type { Batch, Pending } from '../kernel/queue/queue.ts'
+import type { Decision, Request } from '../kernel/store/call.ts'
 
 /** A call on its way to the database. Its caller gets what `onDecision` makes of the answer. */
 export class Asking implements Pending {

@@ -1,5 +1,5 @@
-import { type Moment, momentBy, momentSince } from '../base/moment.ts'
-import type { Request } from '../runtime/call.ts'
+import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
+import type { Request } from '../kernel/store/call.ts'
 import { isOver, type Lease, refundOf } from './lease.ts'
 
 /** A key that was asked lately. */

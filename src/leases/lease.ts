@@ -1,9 +1,9 @@
-import type { StoredLimiter } from '../algorithms/algorithm.ts'
-import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
-import type { Snapshot } from '../algorithms/search.ts'
-import type { Allowed } from '../answers/results.ts'
-import { type Moment, passedMs } from '../base/moment.ts'
-import type { Decision, Leased, Request } from '../runtime/call.ts'
+import type { Allowed } from '../kernel/answers/results.ts'
+import { type Moment, passedMs } from '../kernel/base/moment.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { hasPeriods, periodFrom } from '../kernel/limits/limiter.ts'
+import type { Snapshot } from '../kernel/limits/search.ts'
+import type { Decision, Leased, Request } from '../kernel/store/call.ts'
 
 /** Units that the database has charged for calls that may follow. */
 export interface Lease {

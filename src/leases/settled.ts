@@ -1,7 +1,7 @@
-import type { Snapshot } from '../algorithms/search.ts'
-import { allowanceOf } from '../answers/answer.ts'
-import { afterCalls, paymentOf } from '../answers/outcome.ts'
-import { type Decision, neededBy } from '../runtime/call.ts'
+import { allowanceOf } from '../kernel/answers/answer.ts'
+import { afterCalls, paymentOf } from '../kernel/answers/outcome.ts'
+import type { Snapshot } from '../kernel/limits/search.ts'
+import { type Decision, neededBy } from '../kernel/store/call.ts'
 import type { Fetch } from './fetch.ts'
 import { type Lease, lastingMs } from './lease.ts'
 

@@ -1,10 +1,10 @@
-import { remainingOf } from '../answers/capacity.ts'
-import { afterCalls, type Outcome, paymentOf, returnedBy } from '../answers/outcome.ts'
-import { fromHex } from '../check/hex-id.ts'
-import { applies } from '../runtime/ask.ts'
-import type { Answers, Asked, Call, GrantedCall } from '../runtime/call.ts'
-import type { Entry } from '../runtime/entry.ts'
-import { DEBT, GRANT } from '../statements/grants.ts'
+import { remainingOf } from '../kernel/answers/capacity.ts'
+import { afterCalls, type Outcome, paymentOf, returnedBy } from '../kernel/answers/outcome.ts'
+import { fromHex } from '../kernel/engine/hex-id.ts'
+import { DEBT, GRANT } from '../kernel/sql/grants.ts'
+import { applies } from '../kernel/store/ask.ts'
+import type { Answers, Asked, Call, GrantedCall } from '../kernel/store/call.ts'
+import type { Entry } from '../kernel/store/entry.ts'
 
 /** The calls that a statement has granted. */
 export function grantedIn(asked: readonly Asked[], answers: Answers): GrantedCall[] {

@@ -1,3 +1,3 @@
-export type { LedgerLayer } from '../options/choices.ts'
-export type { Entry } from '../runtime/entry.ts'
+export type { LedgerLayer } from '../kernel/options/choices.ts'
+export type { Entry } from '../kernel/store/entry.ts'
 export { ledger } from './ledger.ts'

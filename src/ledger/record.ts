@@ -1,12 +1,12 @@
 import { sql } from 'drizzle-orm'
-import { type Connection, connectionTo } from '../database/connection.ts'
-import type { Database } from '../database/database.ts'
-import { isRefusal, toRatelimitError } from '../database/database-error.ts'
-import { isTransient } from '../database/retry.ts'
-import { execute } from '../database/run.ts'
-import { inTransaction } from '../database/transaction.ts'
-import { RatelimitError } from '../errors.ts'
-import type { Entry, Recording, WriteEntries } from '../runtime/entry.ts'
+import { type Connection, connectionTo } from '../kernel/database/connection.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { isRefusal, toRatelimitError } from '../kernel/database/database-error.ts'
+import { isTransient } from '../kernel/database/retry.ts'
+import { execute } from '../kernel/database/run.ts'
+import { inTransaction } from '../kernel/database/transaction.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Entry, Recording, WriteEntries } from '../kernel/store/entry.ts'
 
 /**
  * Runs a statement and hands out its entries in the same transaction: one of its own, or a savepoint of the

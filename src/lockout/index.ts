@@ -1,2 +1,2 @@
-export { type LockoutOptions, lockout } from '../algorithms/lockout.ts'
+export { type LockoutOptions, lockout } from '../kernel/limits/lockout.ts'
 export { block, unblock } from './block.ts'

@@ -1,7 +1,17 @@
-export type { ChangePlanOptions } from '../options/calls.ts'
-export type { Threshold } from '../options/choices.ts'
-export type { QuotaConfig } from '../options/config.ts'
-export type { CreditQuotaConfig } from '../options/kinds.ts'
+export type { SettledAll } from '../estimates/costs.ts'
+export type { Reservations, ReservedAll } from '../estimates/reserve-calls.ts'
+export type {
+  CommitSpentOptions,
+  ReservationName,
+  SettleAllOptions,
+  SettleExpiredOptions,
+  SettleOptions,
+} from '../estimates/settle-options.ts'
+export type { SettledSpending, Spent } from '../estimates/spend-from.ts'
+export type { ChangePlanOptions } from '../kernel/options/calls.ts'
+export type { Threshold } from '../kernel/options/choices.ts'
+export type { QuotaConfig } from '../kernel/options/config.ts'
+export type { CreditQuotaConfig } from '../kernel/options/kinds.ts'
 export type {
   CreditReserveOptions,
   NamedReserveOptions,
@@ -10,17 +20,7 @@ export type {
   ReserveAllOptions,
   ReserveOptions,
   SpendOptions,
-} from '../options/reserve.ts'
-export type {
-  CommitSpentOptions,
-  ReservationName,
-  SettleAllOptions,
-  SettleExpiredOptions,
-  SettleOptions,
-} from '../options/settle.ts'
-export type { SettledAll } from '../reservations/costs.ts'
-export type { Reservations, ReservedAll } from '../reservations/reserve-calls.ts'
-export type { SettledSpending, Spent } from '../reservations/spend-from.ts'
+} from '../kernel/options/reserve.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export { type OpenReservation, type OpenReservationsOptions, openReservations } from './open-reservations.ts'
 export { type Prorated, prorate } from './prorate.ts'

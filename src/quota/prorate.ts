@@ -1,6 +1,6 @@
-import type { Limiter, Period } from '../algorithms/algorithm.ts'
-import { withTokens } from '../algorithms/calendar-window.ts'
-import { RatelimitError } from '../errors.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Limiter, Period } from '../kernel/limits/algorithm.ts'
+import { withTokens } from '../kernel/limits/calendar-window.ts'
 
 /** The limit of the period in which a plan changed. */
 export interface Prorated extends Period {

@@ -1,24 +1,24 @@
-import type { EndedPeriod } from '../algorithms/algorithm.ts'
-import type { Allowed } from '../answers/results.ts'
-import { checkOptions } from '../base/check-options.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import { own } from '../base/own.ts'
-import type { Checker } from '../check/checker.ts'
-import { handleOf } from '../check/handles.ts'
 import type { CreditReserved } from '../credits/credits.ts'
-import type { Database } from '../database/database.ts'
-import * as CALLS from '../options/call-table.ts'
-import type { CallOptions, ChangePlanOptions, TxOptions } from '../options/calls.ts'
-import type { KeyFor, Kind, QuotaConfigOf } from '../options/kinds.ts'
-import type { CreditReserveOptions, ReserveOptions } from '../options/reserve.ts'
-import type { Offered } from '../options/settings.ts'
-import type { ReservationName } from '../options/settle.ts'
-import { callOf, isCredits } from '../options/validate.ts'
+import type { Reserved, ReservedPart } from '../estimates/reservation.ts'
+import type { ReservationName } from '../estimates/settle-options.ts'
+import type { Allowed } from '../kernel/answers/results.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { own } from '../kernel/base/own.ts'
+import type { Database } from '../kernel/database/database.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { handleOf } from '../kernel/engine/handles.ts'
+import type { EndedPeriod } from '../kernel/limits/algorithm.ts'
+import * as CALLS from '../kernel/options/call-table.ts'
+import type { CallOptions, ChangePlanOptions, TxOptions } from '../kernel/options/calls.ts'
+import type { KeyFor, Kind, QuotaConfigOf } from '../kernel/options/kinds.ts'
+import type { CreditReserveOptions, ReserveOptions } from '../kernel/options/reserve.ts'
+import type { Offered } from '../kernel/options/settings.ts'
+import { callOf, isCredits } from '../kernel/options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
-import type { Reserved, ReservedPart } from '../reservations/reservation.ts'
 
-const byName = /* @__PURE__ */ onFirstUse(() => import('../reservations/by-name.ts'))
-const reserving = /* @__PURE__ */ onFirstUse(() => import('../reservations/reservation.ts'))
+const byName = /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts'))
+const reserving = /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts'))
 const changing = /* @__PURE__ */ onFirstUse(() => import('./change-plan.ts'))
 
 /**

@@ -1,12 +1,12 @@
-import { checkOptions } from '../base/check-options.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import { reserveAll as names, reserveRequest } from '../options/call-table.ts'
-import type { ReserveAllOptions } from '../options/reserve.ts'
-import type { ReservedAll } from '../reservations/reserve-calls.ts'
+import type { ReservedAll } from '../estimates/reserve-calls.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { reserveAll as names, reserveRequest } from '../kernel/options/call-table.ts'
+import type { ReserveAllOptions } from '../kernel/options/reserve.ts'
 import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../several/calls-of.ts'), import('../reservations/reserve-calls.ts')]),
+  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/reserve-calls.ts')]),
 )
 
 /**

@@ -1,24 +1,24 @@
 import { sql } from 'drizzle-orm'
-import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
-import type { Allowed } from '../answers/results.ts'
-import { checkOptions } from '../base/check-options.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
-import { FUNDED_LIMITER } from '../check/funds.ts'
-import { handleOf } from '../check/handles.ts'
-import { type Database, isTransaction } from '../database/database.ts'
-import { distinct } from '../database/rows.ts'
-import { execute, type Row } from '../database/run.ts'
-import { wordOf } from '../options/checks.ts'
-import type { SettleExpiredOptions } from '../options/settle.ts'
-import * as SETTLING from '../options/settle.ts'
-import { callOf, checkLimiter, checkOption } from '../options/validate.ts'
-import type { Named } from '../reservations/charged.ts'
-import { lockExpired } from '../runtime/lock-expired.ts'
-import { stateIn } from '../runtime/number-columns.ts'
-import { nameIn } from '../several/names.ts'
-import { compareText } from '../statements/calls.ts'
-import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
+import type { Named } from '../estimates/charged.ts'
+import type { SettleExpiredOptions } from '../estimates/settle-options.ts'
+import * as SETTLING from '../estimates/settle-options.ts'
+import type { Allowed } from '../kernel/answers/results.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { type Database, isTransaction } from '../kernel/database/database.ts'
+import { distinct } from '../kernel/database/rows.ts'
+import { execute, type Row } from '../kernel/database/run.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import { FUNDED_LIMITER } from '../kernel/engine/funds.ts'
+import { handleOf } from '../kernel/engine/handles.ts'
+import { CLOSING, type Opened, openedIn } from '../kernel/limits/estimate.ts'
+import { nameIn } from '../kernel/lists/names.ts'
+import { wordOf } from '../kernel/options/checks.ts'
+import { callOf, checkLimiter, checkOption } from '../kernel/options/validate.ts'
+import { compareText } from '../kernel/sql/calls.ts'
+import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
+import { lockExpired } from '../kernel/store/lock-expired.ts'
+import { stateIn } from '../kernel/store/number-columns.ts'
 import type { OpenReservation } from './open-reservations.ts'
 
 /** A reservation that `settleExpired` has ended. */
@@ -32,7 +32,7 @@ export interface ExpiredReservation
 const checkEnding = wordOf('release', 'charge')
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../reservations/in-rows.ts'), import('../reservations/settle.ts')]),
+  Promise.all([import('../estimates/in-rows.ts'), import('../estimates/settle.ts')]),
 )
 
 /**

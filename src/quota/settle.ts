@@ -1,11 +1,11 @@
-import { onFirstUse } from '../base/on-first-use.ts'
-import { spendRequest } from '../options/call-table.ts'
-import type { SettleOptions } from '../options/settle.ts'
-import type { SettledAll } from '../reservations/costs.ts'
+import type { SettledAll } from '../estimates/costs.ts'
+import type { SettleOptions } from '../estimates/settle-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { spendRequest } from '../kernel/options/call-table.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../several/calls-of.ts'), import('../reservations/by-name.ts')]),
+  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/by-name.ts')]),
 )
 
 /**

@@ -1,12 +1,12 @@
-import { checkOptions } from '../base/check-options.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import { spend as names, spendRequest } from '../options/call-table.ts'
-import type { SpendOptions } from '../options/reserve.ts'
-import type { Spent } from '../reservations/spend-from.ts'
+import type { Spent } from '../estimates/spend-from.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { spend as names, spendRequest } from '../kernel/options/call-table.ts'
+import type { SpendOptions } from '../kernel/options/reserve.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../several/calls-of.ts'), import('../reservations/spend-from.ts')]),
+  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/spend-from.ts')]),
 )
 
 /**

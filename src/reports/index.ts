@@ -1,4 +1,10 @@
-export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from '../answers/row-numbers.ts'
+export {
+  type RowColumns,
+  type RowOptions,
+  remainingOf,
+  resetOf,
+  usedOf,
+} from '../kernel/answers/row-numbers.ts'
 export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
 export type { LimiterRows, PlanOf, ReportOptions } from './rows.ts'
 export {

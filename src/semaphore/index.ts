@@ -1,4 +1,4 @@
-export type { TxOptions } from '../options/calls.ts'
+export type { TxOptions } from '../kernel/options/calls.ts'
 export type { Holder } from './holders.ts'
 export type { Lease, LeaseOptions, NoLease } from './lease.ts'
 export type { AcquireOptions, SemaphoreConfig } from './options.ts'

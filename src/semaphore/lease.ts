@@ -1,10 +1,10 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import { checkOptions } from '../base/check-options.ts'
-import { doAfter } from '../base/deadlines.ts'
-import type { Database } from '../database/database.ts'
-import { RatelimitError } from '../errors.ts'
-import * as CALLS from '../options/call-table.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { doAfter } from '../kernel/base/deadlines.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import * as CALLS from '../kernel/options/call-table.ts'
 
 /** Options of `release`. */
 export interface LeaseOptions {

@@ -1,5 +1,5 @@
-import { onceFor } from '../base/once-for.ts'
-import type { Checker } from '../check/checker.ts'
+import { onceFor } from '../kernel/base/once-for.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
 import type { Slot } from './ask.ts'
 import { Line, type LineOptions } from './line.ts'
 import type { Look } from './look.ts'

@@ -1,4 +1,4 @@
-import type { Bounds } from '../check/bounds.ts'
+import type { Bounds } from '../kernel/engine/bounds.ts'
 import type { Slot, SlotAnswer } from './ask.ts'
 
 /** What a call found that wants a slot. */

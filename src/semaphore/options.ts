@@ -1,9 +1,9 @@
-import type { NamesOf } from '../base/check-options.ts'
-import type { Database } from '../database/database.ts'
-import type { Duration } from '../duration.ts'
-import * as CALLS from '../options/call-table.ts'
-import type { EitherWay, Sweeping } from '../options/choices.ts'
-import type { CommonConfig } from '../options/common.ts'
+import type { NamesOf } from '../kernel/base/check-options.ts'
+import type { Database } from '../kernel/database/database.ts'
+import type { Duration } from '../kernel/duration.ts'
+import * as CALLS from '../kernel/options/call-table.ts'
+import type { EitherWay, Sweeping } from '../kernel/options/choices.ts'
+import type { CommonConfig } from '../kernel/options/common.ts'
 
 /** The options that mean the same for every limiter. */
 type Common = Pick<

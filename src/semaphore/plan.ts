@@ -1,5 +1,5 @@
-import { type Duration, parseDuration } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 
 /** How many slots of a key may be held at once, and for how long each. */
 export interface Plan {

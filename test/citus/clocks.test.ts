@@ -3,8 +3,8 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
+import { ID_PREFIX } from '../../src/kernel/sql/own-prefixes.ts'
 import { closePeriods, Quota } from '../../src/quota/index.ts'
-import { ID_PREFIX } from '../../src/statements/own-prefixes.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // What writes a row reads the clock of the row's own server, whichever server it is sent to.

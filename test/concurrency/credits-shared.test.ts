@@ -1,7 +1,7 @@
 import { and, eq, like, sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
-import type { Database } from '../../src/database/database.ts'
 import { Ratelimit, rateLimitDurable as table } from '../../src/index.ts'
+import type { Database } from '../../src/kernel/database/database.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
-import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
-import { calendarWindow } from '../../src/algorithms/calendar-window.ts'
-import { lockout } from '../../src/algorithms/lockout.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
+import type { StoredLimiter } from '../../src/kernel/limits/algorithm.ts'
+import { calendarWindow } from '../../src/kernel/limits/calendar-window.ts'
+import { lockout } from '../../src/kernel/limits/lockout.ts'
 import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.

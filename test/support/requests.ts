@@ -1,4 +1,4 @@
-import type { Request } from '../../src/runtime/call.ts'
+import type { Request } from '../../src/kernel/store/call.ts'
 
 /** A request that takes 1, or differs from one in some fields. */
 export function requestOf(own: Partial<Request> & Pick<Request, 'key' | 'limiter'>): Request {

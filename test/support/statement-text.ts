@@ -1,5 +1,5 @@
 import { format } from 'sql-formatter'
-import type { Statement } from '../../src/database/statement.ts'
+import type { Statement } from '../../src/kernel/database/statement.ts'
 
 /** The statement as a person would write it, and the names of its parameters. */
 export function printed({ sql, names }: Statement): string {

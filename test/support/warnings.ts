@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, type Mock, vi } from 'vitest'
-import { warned } from '../../src/base/warn.ts'
+import { warned } from '../../src/kernel/base/warn.ts'
 
 /**
  * What the package warns of in each test of a file. Files share a process, which warns once of each thing. So

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { AGREEMENT, canShare, type Request, sameRequest } from '../../src/runtime/call.ts'
+import { AGREEMENT, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
 
 // Which requests share a statement, and which are decided as one.

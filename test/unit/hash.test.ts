@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Shards } from '../../src/runtime/shards.ts'
-import { textArray } from '../../src/statements/calls.ts'
-import { hashText } from '../../src/statements/hash.ts'
+import { textArray } from '../../src/kernel/sql/calls.ts'
+import { hashText } from '../../src/kernel/sql/hash.ts'
+import { Shards } from '../../src/kernel/store/shards.ts'
 import { useDatabase } from '../support/databases.ts'
 import { anySeed } from '../support/runs.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { KeptLists } from '../../src/several/kept-lists.ts'
+import { KeptLists } from '../../src/kernel/lists/kept-lists.ts'
 
 // Which statements of lists connections keep.
 //

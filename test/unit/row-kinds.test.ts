@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import type { RowKind } from '../../src/algorithms/algorithm.ts'
-import { ROWS } from '../../src/algorithms/rows.ts'
 import { Ratelimit } from '../../src/index.ts'
-import { SQL_NAMES, STATE_COLUMNS } from '../../src/statements/columns.ts'
+import type { RowKind } from '../../src/kernel/limits/algorithm.ts'
+import { ROWS } from '../../src/kernel/limits/rows.ts'
+import { SQL_NAMES, STATE_COLUMNS } from '../../src/kernel/sql/columns.ts'
 import { allExamples } from '../support/limits.ts'
 
 // A row's filled columns say whose it is.

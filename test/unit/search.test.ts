@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { fixedWindow } from '../../src/algorithms/fixed-window.ts'
-import { whenAvailable } from '../../src/algorithms/search.ts'
+import { fixedWindow } from '../../src/kernel/limits/fixed-window.ts'
+import { whenAvailable } from '../../src/kernel/limits/search.ts'
 
 // This needs the function: the algorithms' guesses are right within a millisecond, and this is about others.
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Slots } from '../../src/runtime/slots.ts'
+import { Slots } from '../../src/kernel/queue/slots.ts'
 
 // A slot is freed once: only if it is taken, and only for a statement that no caller waits for any more.
 //

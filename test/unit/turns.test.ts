@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Queued } from '../../src/several/fitting-lists.ts'
-import { type Turn, Turns, type Verdict } from '../../src/several/turns.ts'
+import type { Queued } from '../../src/kernel/queue/fitting-lists.ts'
+import { type Turn, Turns, type Verdict } from '../../src/kernel/queue/turns.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
 //

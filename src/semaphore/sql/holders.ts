@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Statement } from '../../database/statement.ts'
-import { answered } from '../../statements/answered.ts'
-import { chain, link, name, Parameters } from '../../statements/builder.ts'
-import { CLOCK_MS } from '../../statements/levels.ts'
+import type { Statement } from '../../kernel/database/statement.ts'
+import { answered } from '../../kernel/sql/answered.ts'
+import { chain, link, name, Parameters } from '../../kernel/sql/builder.ts'
+import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { lockName, SLOTS_HELD } from './held-slots.ts'
 import { slotsOfKey } from './slot-rows.ts'
 

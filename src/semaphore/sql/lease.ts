@@ -1,14 +1,14 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { ROWS } from '../../algorithms/rows.ts'
-import type { Statement } from '../../database/statement.ts'
-import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../statements/builder.ts'
-import { callsFrom } from '../../statements/calls.ts'
-import { fromColumn, isOfKind, onGrid, toColumn } from '../../statements/columns.ts'
-import { guard, guardedStatement } from '../../statements/guard.ts'
-import { CLOCK_MS } from '../../statements/levels.ts'
-import { lockedRow } from '../../statements/rows.ts'
-import { type Commit, settingsOf } from '../../statements/setting.ts'
+import type { Statement } from '../../kernel/database/statement.ts'
+import { ROWS } from '../../kernel/limits/rows.ts'
+import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
+import { callsFrom } from '../../kernel/sql/calls.ts'
+import { fromColumn, isOfKind, onGrid, toColumn } from '../../kernel/sql/columns.ts'
+import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
+import { CLOCK_MS } from '../../kernel/sql/levels.ts'
+import { lockedRow } from '../../kernel/sql/rows.ts'
+import { type Commit, settingsOf } from '../../kernel/sql/setting.ts'
 
 export interface LeaseSource {
   readonly table: RateLimitTable

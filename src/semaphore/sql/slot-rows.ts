@@ -1,8 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { ROWS } from '../../algorithms/rows.ts'
-import { fromColumn, isOfKind } from '../../statements/columns.ts'
-import { BY_ITSELF } from '../../statements/levels.ts'
+import { ROWS } from '../../kernel/limits/rows.ts'
+import { fromColumn, isOfKind } from '../../kernel/sql/columns.ts'
+import { BY_ITSELF } from '../../kernel/sql/levels.ts'
 
 // A slot is a row. Its key is the limited key and the slot's number, `last_refill` is the end of its lease, and
 // `count` is the fence of its last lease.

@@ -1,8 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { builder, type Parameters } from '../../statements/builder.ts'
-import { forEach, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from '../../statements/columns.ts'
-import { NO_STATE, newRows } from '../../statements/rows.ts'
+import { builder, type Parameters } from '../../kernel/sql/builder.ts'
+import { forEach, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from '../../kernel/sql/columns.ts'
+import { NO_STATE, newRows } from '../../kernel/sql/rows.ts'
 import { MAX_SLOTS } from '../plan.ts'
 
 // The processes that wait for slots of a key take turns. The row with the number 0 says for whom the next slot

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
-import { SQL_NAMES, STATE_COLUMNS } from '../../../src/statements/columns.ts'
+import { SQL_NAMES, STATE_COLUMNS } from '../../../src/kernel/sql/columns.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { oneOfEachKind, quotaOn } from '../../support/ten.ts'
 

@@ -2,8 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { type pgSchema, pgTable, text as textColumn } from 'drizzle-orm/pg-core'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { Database } from '../../../src/database/database.ts'
-import { parseDuration } from '../../../src/duration.ts'
 import {
   checkTables,
   type Duration,
@@ -14,6 +12,8 @@ import {
   rateLimitTables,
   storageSql,
 } from '../../../src/index.ts'
+import type { Database } from '../../../src/kernel/database/database.ts'
+import { parseDuration } from '../../../src/kernel/duration.ts'
 import { closePeriods, reserveAll, spend } from '../../../src/quota/index.ts'
 import { errorOf } from '../../support/errors.ts'
 

@@ -5,10 +5,10 @@ import { PATIENTLY } from '../../support/patience.ts'
 
 const database = useDatabase()
 
-vi.mock('../../../src/runtime/sweep.ts', () => {
+vi.mock('../../../src/kernel/store/sweep.ts', () => {
   throw new Error('The deployment has removed the file.')
 })
-afterAll(() => void vi.doUnmock('../../../src/runtime/sweep.ts'))
+afterAll(() => void vi.doUnmock('../../../src/kernel/store/sweep.ts'))
 
 test('a sweep whose code cannot be loaded changes no answer and does not end the process', async () => {
   const handed: Promise<unknown>[] = []

@@ -19,9 +19,9 @@ import {
   storageSql,
   tableSql,
 } from '../../../src/index.ts'
+import * as CALLS from '../../../src/kernel/options/call-table.ts'
+import { configNames } from '../../../src/kernel/options/settings.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
-import * as CALLS from '../../../src/options/call-table.ts'
-import { configNames } from '../../../src/options/settings.ts'
 import * as quota from '../../../src/quota/index.ts'
 import { closePeriods, prorate } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'

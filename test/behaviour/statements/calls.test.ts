@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
-import { compareText, numberArray, textArray } from '../../../src/statements/calls.ts'
+import { compareText, numberArray, textArray } from '../../../src/kernel/sql/calls.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 const database = useDatabase()

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, expect, test } from 'vitest'
-import { execute } from '../../../src/database/run.ts'
 import { checkTables, Ratelimit, rateLimitTables, storageSql, tableSql } from '../../../src/index.ts'
+import { execute } from '../../../src/kernel/database/run.ts'
 import { catalogsOf } from '../../support/catalogs.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../../support/databases.ts'
 

@@ -39,8 +39,8 @@ async function codesOf(file: string, type: string): Promise<string[]> {
 }
 
 test('docs/errors.md has a section for each code and for no other', async () => {
-  const warnings = await codesOf('src/base/warn.ts', 'WarningCode')
-  const codes = [...(await codesOf('src/errors.ts', 'RatelimitErrorCode')), ...warnings]
+  const warnings = await codesOf('src/kernel/base/warn.ts', 'WarningCode')
+  const codes = [...(await codesOf('src/kernel/errors.ts', 'RatelimitErrorCode')), ...warnings]
   expect(warnings.length).toBeGreaterThan(0)
   const sections = [...(await readFile('docs/errors.md', 'utf8')).matchAll(/^### `(\w+)`$/gm)]
   expect(codes.length).toBeGreaterThan(10)

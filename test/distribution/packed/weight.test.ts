@@ -10,7 +10,7 @@ const consumer = inject('consumer')
  * feature, and none for the code of `limitAll`, reservations or `blockUntilReady`, which is loaded on first
  * use.
  */
-const MAX_BYTES = 32_680
+const MAX_BYTES = 32_990
 /** Of what importing Drizzle takes. */
 const MAX_IMPORT_PERCENT = 28
 

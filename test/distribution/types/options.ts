@@ -1,4 +1,4 @@
-import type { NamesOf } from '../../../src/base/check-options.ts'
+import type { NamesOf } from '../../../src/kernel/base/check-options.ts'
 
 // The lists of options that exist are complete, or do not compile.
 

@@ -505,8 +505,8 @@ describe('errors', () => {
   )
 
   test('an error of another copy of the package reaches onError unless it is a mistake of the caller', async () => {
-    const file = '../../../src/errors.ts'
-    const copy: typeof import('../../../src/errors.ts') = await import(`${file}?copy`)
+    const file = '../../../src/kernel/errors.ts'
+    const copy: typeof import('../../../src/kernel/errors.ts') = await import(`${file}?copy`)
     expect(copy.RatelimitError).not.toBe(RatelimitError)
     const throwing = (code: 'INVALID_KEY' | 'UNREACHABLE') => {
       const limit = () => Promise.reject(new copy.RatelimitError(code, ''))

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { parseDuration } from '../../../src/duration.ts'
 import {
   type Allowed,
   type Database,
@@ -9,6 +8,7 @@ import {
   type Reservation,
   type Reserved,
 } from '../../../src/index.ts'
+import { parseDuration } from '../../../src/kernel/duration.ts'
 import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'

@@ -1,0 +1,90 @@
+import type { Answered } from '../kernel/answers/answer.ts'
+import { onceFor } from '../kernel/base/once-for.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import { isFunded } from '../kernel/engine/funds.ts'
+import { type Opened, openedAt, openedIn, type Paid } from '../kernel/limits/estimate.ts'
+import { found } from '../kernel/lists/enough.ts'
+import { notedBy } from '../kernel/lists/noting.ts'
+import type { Found } from '../kernel/lists/sending.ts'
+import type { Asked } from '../kernel/lists/together.ts'
+import type { Request } from '../kernel/store/call.ts'
+import type { ChargedIn } from './charged-in.ts'
+
+/** The estimate of one limit under a name. */
+export interface Named {
+  /** The call that was charged. In another process: a call on the same key. */
+  readonly each: LimiterCall
+  /** The key of its row. */
+  readonly row: string
+  /** Whether the call has the plan that was charged. */
+  readonly hasPlan: boolean
+  /** Where it was charged, if this process knows that. */
+  readonly chargedIn?: ChargedIn
+}
+
+/** The estimates of calls under a name, and the calls that make their rows. */
+export interface Opening {
+  readonly named: readonly Named[]
+  readonly openings: readonly OpeningCall[]
+}
+
+/** The call that makes the row of an estimate. */
+export interface OpeningCall extends LimiterCall {
+  readonly call: Request
+}
+
+// The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
+// one is not open any more, the settlement changes nothing, and is sent again after a look.
+
+/** The most estimates of a limiter that are remembered. */
+const MAX_REMEMBERED = 10_000
+
+/** The estimates of a limiter by the keys of their rows. */
+const estimatesOf = onceFor((_: Checker) => new Map<string, Opened>())
+
+/**
+ * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
+ * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
+ */
+export function remember(
+  { named, openings }: Opening,
+  answered: readonly Answered[],
+  { joined, rowOf }: Asked,
+  { looks }: Found,
+): void {
+  // If one limit has denied, nothing was charged.
+  if (joined || answered.some(({ answer }) => !answer.success)) return
+  for (const [place, { each, row: key }] of named.entries()) {
+    // What each row of funds has paid is only in rows.
+    const paid = isFunded(each) ? undefined : paidBy(each, answered[place] as Answered)
+    if (!paid) continue
+    const row = found(rowOf, openings[place] as LimiterCall)
+    // The row of a limit without a row notes its estimate by itself.
+    const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
+    const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
+    if (opened) keep(estimatesOf(each.checker), key, opened)
+  }
+}
+
+/** Without the one that was kept first, if there are too many. */
+function keep(estimates: Map<string, Opened>, key: string, opened: Opened): void {
+  const [first] = estimates.size < MAX_REMEMBERED ? [] : estimates.keys()
+  if (first !== undefined) estimates.delete(first)
+  estimates.set(key, opened)
+}
+
+/** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */
+function paidBy({ call: { limiter } }: LimiterCall, { answer, paid }: Answered): Paid | undefined {
+  if (!answer.success || answer.repeated || answer.wouldDeny) return undefined
+  return notedBy(limiter, paid, answer)
+}
+
+/** Takes the estimates out of the memory. Undefined if one of them is not there. */
+export function recall(named: readonly Named[]): Opened[] | undefined {
+  const known = named.map(({ each: { checker }, row }) => {
+    const opened = estimatesOf(checker).get(row)
+    estimatesOf(checker).delete(row)
+    return opened
+  })
+  return known.every((each) => each !== undefined) ? known : undefined
+}

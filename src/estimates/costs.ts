@@ -1,0 +1,77 @@
+import type { Allowed } from '../kernel/answers/results.ts'
+import type { Database } from '../kernel/database/database.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { FUNDED_LIMITER, isFunded } from '../kernel/engine/funds.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
+import { checkKind, checkLimiter, checkOption, checkRate } from '../kernel/options/validate.ts'
+
+// What estimates are settled with.
+
+/** The costs of estimates: one of each, or one that all of them pay in their order. */
+export type Costs =
+  | { readonly each: readonly number[] }
+  | {
+      readonly total: number
+      /** The limit that owes what all of them together do not have. */
+      readonly debt: 'first' | 'last'
+    }
+
+/** The costs, and the present plans. Undefined plans are those of the estimates. */
+export interface Settling {
+  readonly costs: Costs
+  readonly limiters?: readonly (Limiter | undefined)[] | undefined
+}
+
+/** The answer of `settle`: how estimates were settled. */
+export interface SettledAll {
+  /**
+   * How much each limit has paid in the end, in the order of the requests. Of one cost, together that is the
+   * cost, or more if a window that paid is over, because it gives nothing back. Of a list, these are the costs.
+   */
+  readonly granted: readonly number[]
+  /** The answer of each limit. `returned` is how much it got back. */
+  readonly results: readonly Allowed[]
+  /** It was settled before with the same cost. Then nothing has changed, and `granted` has only zeros. */
+  readonly repeated?: true
+}
+
+/** What was reserved, and is settled once. */
+export interface Estimates {
+  settle(settling: Settling, tx: Database | undefined): Promise<SettledAll>
+}
+
+/** The cost that the estimate at the place remembers. Of one cost each has the whole. */
+export function costAt(costs: Costs, place: number): number {
+  return 'each' in costs ? (costs.each[place] as number) : costs.total
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE` */
+export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }: Settling): void {
+  if ('each' in costs) {
+    checkOption(
+      Array.isArray(costs.each) && costs.each.length === calls.length,
+      'Each request needs one cost, in the order of the requests.',
+    )
+  }
+  checkOption(
+    !limiters || limiters.length === calls.length,
+    'limiters needs a plan or undefined for each request, in the order of the requests.',
+  )
+  for (const [place, each] of calls.entries()) {
+    const present = limiters?.[place]
+    checkOption(present === undefined || !isFunded(each), FUNDED_LIMITER)
+    const limiter = present === undefined ? each.call.limiter : present
+    checkLimiter(limiter)
+    const { rows, terms } = each.checker
+    if (present) checkKind(terms.limiter, present)
+    const { prefix } = rows.namespace
+    const cost: unknown = costAt(costs, place)
+    checkRate(cost, limiter, prefix, COST)
+    if (cost < 0) {
+      throw new RatelimitError('INVALID_RATE', `${COST} of ${JSON.stringify(prefix)} must be 0 or more.`)
+    }
+  }
+}
+
+const COST = 'The cost'

@@ -1,0 +1,34 @@
+import type { Answered } from '../kernel/answers/answer.ts'
+import type { Database } from '../kernel/database/database.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { chargedIn } from './charged-in.ts'
+import { checkSettling, type Estimates } from './costs.ts'
+import { Once, refuseRepeated } from './once.ts'
+import { settle } from './settle.ts'
+import { chargedBy } from './settlement.ts'
+
+/**
+ * The estimates that calls have charged, by their answers.
+ *
+ * @param tx The transaction in which they were charged.
+ */
+export async function inMemory(
+  calls: readonly LimiterCall[],
+  answered: readonly Answered[],
+  tx: Database | undefined,
+  isReserved = true,
+): Promise<Estimates> {
+  // All have the same database. Otherwise nothing would have been reserved.
+  const [{ checker }] = calls as readonly [LimiterCall]
+  const once = new Once(checker, await chargedIn(checker, tx))
+  const charged = calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
+  return {
+    settle(settling, at) {
+      checkSettling(calls, settling)
+      return once.run(at, () => settle(charged, settling, at))
+    },
+  }
+}
+
+/** What a call has charged whose id was used before: nothing. */
+export const OF_ANOTHER_CALL: Estimates = { settle: async () => refuseRepeated() }

@@ -1,0 +1,136 @@
+import type { Answered } from '../kernel/answers/answer.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { parseDuration } from '../kernel/duration.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { type FoundCall, isFunded } from '../kernel/engine/funds.ts'
+import { watched } from '../kernel/engine/layers.ts'
+import { noting, opened as openedBy } from '../kernel/limits/estimate.ts'
+import { nameOfRow } from '../kernel/lists/add-up.ts'
+import { reportsOf, sendCalls } from '../kernel/lists/limit-all.ts'
+import { keyOfName, keyOfShare, namesOf, sharesOf } from '../kernel/lists/names.ts'
+import type { Payer } from '../kernel/lists/send-payers.ts'
+import { checkNames } from '../kernel/lists/together.ts'
+import type { Naming } from '../kernel/options/reserve.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import { requestFor } from '../kernel/store/look-at.ts'
+import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
+import { chargedIn } from './charged-in.ts'
+import type { Estimates } from './costs.ts'
+import { inRows, looksAt } from './in-rows.ts'
+
+// How estimates with a name are charged: the statement that charges the limits makes their rows.
+
+/** The answers to calls that reserve under a name, and the estimates of the name. */
+interface NamedAnswers {
+  readonly answered: Answered[]
+  readonly estimates: Estimates
+}
+
+/**
+ * Charges the estimates and opens their rows, all or none. During an outage it always throws, because without
+ * its row an estimate would not be settled. If the name is in use, it charges nothing, and the estimates are
+ * those of the first call.
+ */
+export async function chargeNamed(
+  calls: readonly LimiterCall[],
+  name: Naming,
+  tx: Database | undefined,
+): Promise<NamedAnswers> {
+  const opening = await openingOf(calls, name)
+  const charge = async () => {
+    const { answered, sent } = await sendCalls(calls, tx, (payers) => ({ notes: notesOf(opening, payers) }))
+    const { asked, decisions } = sent
+    checkNames(asked, decisions)
+    remember(opening, answered, asked, decisions)
+    return answered
+  }
+  const answered = await watched(calls, tx, charge, reportsOf)
+  const isRepeated = answered.some(({ answer }) => answer.success && answer.repeated === true)
+  return { answered, estimates: await estimatesOf(opening, isRepeated, tx) }
+}
+
+/**
+ * The estimates of a call. Those of a repeated one were charged before: others see their rows, but the
+ * transaction holds them. The rows of new ones are not there for others before it commits.
+ */
+export async function estimatesOf(
+  { named }: Opening,
+  isRepeated: boolean,
+  tx: Database | undefined,
+): Promise<Estimates> {
+  if (!isRepeated) return inRows(named)
+  const [{ each }] = named as readonly [Named]
+  const charged = await chargedIn(each.checker, tx)
+  return inRows(named.map((own) => ({ ...own, chargedIn: charged })))
+}
+
+/**
+ * @param isTogether Whether the limits pay one rate together. A limit without a row then notes its share.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
+ */
+export async function openingOf(
+  calls: readonly LimiterCall[],
+  { id, expires }: Naming,
+  isTogether = false,
+): Promise<Opening> {
+  const lengthMs = parseDuration(expires, 'expires')
+  const named = await namedBy(calls, id, true)
+  const openings = named.map(({ each, row }): OpeningCall => {
+    const { checker, call } = each
+    const hasPlan = !isFunded(each) && call.limiter !== checker.terms.limiter
+    const opens = openedBy(lengthMs, call, hasPlan, isTogether)
+    return { checker: namesOf(checker).opener, call: requestFor(row, opens, 'take', 1) }
+  })
+  return { named, openings }
+}
+
+/**
+ * The estimates of calls under a name.
+ *
+ * @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate.
+ */
+export async function namedBy(
+  calls: readonly LimiterCall[],
+  id: string,
+  hasPlan: boolean,
+): Promise<readonly Named[]> {
+  checkOption(calls.length > 0, 'At least one request is needed.')
+  const named: Named[] = []
+  for (const each of calls) {
+    const row = keyOfName(each.checker, each.call.key, id)
+    named.push({ each, row: typeof row === 'string' ? row : await row, hasPlan })
+  }
+  const rows = looksAt(named).map(nameOfRow)
+  checkOption(
+    rows.every((row, place) => rows.indexOf(row) === place),
+    'Two of the requests are for one row, which can have the id only once.',
+  )
+  return named
+}
+
+/** The calls that open estimates and the shares in them, each with the calls whose payments it notes. */
+export function notesOf(
+  { openings }: Opening,
+  payers: readonly Payer[],
+): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
+  const notes = payers.flatMap(({ call, rows, purse }, place) => {
+    const own = openings[place] as OpeningCall
+    const opening = purse?.rate === 0 && call.call.rate > 0 ? passed(own) : own
+    // A debt gets nothing back.
+    const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
+    const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
+      const key = keyOfShare(opening.call.key, order, row.call.key)
+      const { opener } = sharesOf(call.checker)
+      return [{ checker: opener, call: { ...opening.call, key }, isFound: true }, [row]]
+    })
+    return [[opening, rows] as const, ...shares]
+  })
+  return new Map(notes)
+}
+
+/** The call that opens an estimate that a dry run lets pass: its row notes that nothing was charged. */
+function passed({ checker, call }: OpeningCall): OpeningCall {
+  return { checker, call: { ...call, limiter: noting(call.limiter, PASSED) } }
+}
+
+const PASSED = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 1 }

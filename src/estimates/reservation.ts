@@ -1,0 +1,82 @@
+import type { Answered } from '../kernel/answers/answer.ts'
+import type { Allowed, Denied, Granted } from '../kernel/answers/results.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { own } from '../kernel/base/own.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { isFunded } from '../kernel/engine/funds.ts'
+import { answerTo } from '../kernel/engine/layers.ts'
+import type { answerOnce as AnswerOnce } from '../kernel/lists/limit-once.ts'
+import * as CALLS from '../kernel/options/call-table.ts'
+import type { CallOptions } from '../kernel/options/calls.ts'
+import type { ReserveOptions } from '../kernel/options/reserve.ts'
+import type { Estimates } from './costs.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+
+/** A charged estimate that waits for its cost. */
+export interface Reservation {
+  /**
+   * Settles the actual cost. If the estimate was too low, the rest is charged, into debt if necessary. If it
+   * was too high, the rest is given back to the window that paid. It is never denied.
+   *
+   * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without `tx` it
+   * runs outside the transaction of the reservation, and is refused until that has committed. Without `limiter`
+   * it uses the limit of the reservation. If the customer's plan may have changed since, give the present one.
+   * Without it the call is refused with `OTHER_PLAN` if the row now has another algorithm or period.
+   *
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back.
+   *
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, `NOT_RESERVED` outside of the open transaction
+   * that reserved, and after its rollback; the errors of `Ratelimit.limit`.
+   */
+  commit(actual: number, options?: CallOptions): Promise<Allowed>
+  /** Gives all of it back: the same as `commit(0)`. */
+  release(options?: CallOptions): Promise<Allowed>
+}
+
+/** The answer of `Ratelimit.reserve`. A denial needs no settling. */
+export type Reserved = (Allowed & Reservation) | Denied
+
+/** The answer of `Ratelimit.reserve` with `atLeast`. */
+export type ReservedPart = (Allowed & Granted & Reservation) | Denied
+
+const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../kernel/lists/limit-once.ts'))
+const naming = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+
+/** Charges the call's rate as an estimate. */
+export async function reserve(own: LimiterCall, options: ReserveOptions): Promise<Reserved> {
+  const calls = [estimateOf(own)] as const
+  const name = namingOf(options)
+  const { tx } = options
+  const named = name && (await (await naming()).chargeNamed(calls, name, tx))
+  const answered = named?.answered ?? [await charge(calls[0], options)]
+  const [{ answer }] = answered as [Answered]
+  if (!answer.success) return answer
+  const estimates =
+    named?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
+  return Object.assign(reservationOf(estimates), answer)
+}
+
+/** Charges an estimate without a name. */
+function charge(estimate: LimiterCall, { once, tx }: ReserveOptions): Answered | Promise<Answered> {
+  const { checker, call } = estimate
+  const isAlone = once === undefined && !checker.terms.blocks && !isFunded(estimate)
+  return isAlone ? answerTo(checker, call, tx) : answerOnce(estimate, once, tx)
+}
+
+async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
+  return (await limitOnce()).answerOnce(...call)
+}
+
+function reservationOf({ settle }: Estimates): Reservation {
+  const commit: Reservation['commit'] = async (actual, options = {}) => {
+    checkOptions(options, CALLS.call)
+    const { limiter, tx } = options
+    const { results } = await own(settle({ costs: { each: [actual] }, limiters: [limiter] }, tx))
+    return results[0] as Allowed
+  }
+  return { commit, release: (options) => commit(0, options) }
+}

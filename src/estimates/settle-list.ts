@@ -1,0 +1,127 @@
+import { allowanceOf } from '../kernel/answers/answer.ts'
+import type { Outcome } from '../kernel/answers/outcome.ts'
+import type { Allowed } from '../kernel/answers/results.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { type FundedCall, isFunded, type PayingCall, type Purse } from '../kernel/engine/funds.ts'
+import { found } from '../kernel/lists/enough.ts'
+import { partsOf, shareOf } from '../kernel/lists/parts.ts'
+import { type Payer, paidByEach, type SentPayers } from '../kernel/lists/send-payers.ts'
+import { withFunds } from '../kernel/lists/with-funds.ts'
+import type { Decision } from '../kernel/store/call.ts'
+import { differenceOf, mayBeLate, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+
+/** What one cost is above the estimates. The limits pay it in their order. */
+export interface Missing {
+  readonly rate: number
+  /** The place of the limit that owes what they do not have together. */
+  readonly debtor: number
+}
+
+/** The answers of a list of settlements. */
+export interface SettledList {
+  readonly answers: readonly Allowed[]
+  /** What each has paid of what was missing. */
+  readonly shares?: readonly number[]
+}
+
+/** Nothing was settled, because periods that paid are over. */
+export interface TooLate {
+  /** What was found of each limit. Undefined for limits without a row, and for funds. */
+  readonly looks: readonly (Decision | undefined)[]
+}
+
+/** Estimates that are settled together. */
+export interface Together {
+  readonly settled: readonly Settled[]
+  readonly missing: Missing | undefined
+  /** The calls that close the rows of the estimates. */
+  readonly closings: readonly LimiterCall[]
+}
+
+/**
+ * Settles estimates in one statement, apart from the reads that find rows of funds.
+ *
+ * @returns Undefined if one of their rows was closed before.
+ */
+export async function settleList(
+  { settled, missing, closings }: Together,
+  tx: At,
+): Promise<SettledList | TooLate | undefined> {
+  const calls = settled.map((each, place) => callFor(each, place, missing))
+  const find = (_: FundedCall, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
+  const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
+  const sent = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
+  if (sent.fate === 'repeated') return undefined
+  const { payers } = sent
+  if (!sent.isOver)
+    return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
+  if (!missing) return { answers: payers.map((_, place) => answerTo(place, settled, sent)) }
+  const shares = paidByEach(sent)
+  const answers = payers.map((payer, place) =>
+    answerToShare(shares[place] as number, settled[place] as Settled, payer, sent),
+  )
+  return { answers, shares }
+}
+
+/** The call that settles an estimate, or that pays a part of what is missing beside. It is never denied. */
+function callFor(settled: Settled, place: number, missing: Missing | undefined): PayingCall {
+  const { each } = settled
+  if (isFunded(each)) return each
+  const own = { checker: each.checker, call: settlementOf(settled), inTime: mayBeLate(settled) }
+  if (!missing) return own
+  const { rate, debtor } = missing
+  const paying = { ...own, call: { ...own.call, rate, purpose: 'adjust' }, kind: 'charge' } as const
+  return place === debtor ? { ...paying, pays: 'the rest' } : paying
+}
+
+/** The rows of funds that give back what was not needed, or pay what is missing. */
+function purseFor(settled: Settled, place: number, missing: Missing | undefined, tx: At): Promise<Purse> {
+  const { each, estimate } = settled
+  const { funds } = each as FundedCall
+  if (missing) {
+    const { rate, debtor } = missing
+    return funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)
+  }
+  const as = estimate.isReserved ? 'settle' : undefined
+  const rate = differenceOf(settled)
+  if (rate > 0) return funds.take({ rate, least: rate, lacking: 'owed', as }, tx)
+  return funds.giveBack(estimate.parts, -rate, tx, as)
+}
+
+function answerTo(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
+  const { payers } = sent
+  const own = settled[place] as Settled
+  const { call, purse } = payers[place] as Payer
+  if (purse) return purse.answer(sent.decisionsOf(payers[place] as Payer), sent.fate).answer as Allowed
+  const { rowOf, unlimited } = sent.asked
+  const row = rowOf.get(call)
+  if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
+  const outcome = partsOf(row, found(sent.decisions.looks, row)).at(-1) as Outcome
+  const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as Payer).call) === row)
+  if (ofRow[0] === own) return settledAnswer(outcome, sumOf(ofRow), row.reporting)
+  // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
+  const decision = { ...outcome.decision, ended: undefined }
+  const left = allowanceOf({ ...outcome, decision }, { ...row.reporting, thresholds: [] })
+  return own.actual < own.estimate.paid.rate ? { ...left, returned: 0 } : left
+}
+
+/** The sum of the settlements of estimates for one row. */
+function sumOf(settled: readonly Settled[]): Settled {
+  const [first] = settled as [Settled]
+  if (settled.length === 1) return first
+  const { paid } = first.estimate
+  const rate = settled.reduce((sum, { estimate }) => sum + estimate.paid.rate, 0)
+  const actual = settled.reduce((sum, each) => sum + each.actual, 0)
+  return { ...first, actual, estimate: { ...first.estimate, paid: { ...paid, rate } } }
+}
+
+/** The answer of a limit that has paid a share of what was missing, too. */
+function answerToShare(share: number, settled: Settled, payer: Payer, sent: SentPayers): Allowed {
+  const { call, purse } = payer
+  const decisions = sent.decisionsOf(payer)
+  if (purse) return purse.answer(decisions, sent.fate).answer as Allowed
+  const outcome = shareOf(call.call, decisions[0] ?? found(sent.asked.unlimited, call).decision, share)
+  const actual = settled.actual + share
+  return settledAnswer(outcome, { ...settled, actual }, call.checker.terms.reporting)
+}

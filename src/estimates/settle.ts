@@ -1,0 +1,211 @@
+import type { Allowed } from '../kernel/answers/results.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import type { Connection } from '../kernel/database/connection.ts'
+import { notAsExpected } from '../kernel/database/rows.ts'
+import { inTransactionIf } from '../kernel/database/transaction.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { isFunded } from '../kernel/engine/funds.ts'
+import { runOn } from '../kernel/engine/run-on.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
+import { MAX_COUNT } from '../kernel/limits/limiter.ts'
+import { lastFirst } from '../kernel/lists/shares.ts'
+import type { Costs, SettledAll, Settling } from './costs.ts'
+import { inTurn } from './in-turn.ts'
+import { lockRows } from './lock-rows.ts'
+import { type Missing, type SettledList, settleList, type Together, type TooLate } from './settle-list.ts'
+import {
+  type Charged,
+  differenceOf,
+  isTooLate,
+  mayBeLate,
+  type Settled,
+  settledAnswer,
+  settlementOf,
+  wholeOf,
+  withCost,
+  withoutPeriod,
+} from './settlement.ts'
+
+/**
+ * Settles estimates, all or none. During an outage it always throws; `onError` does not apply.
+ *
+ * @param closings The calls that close the rows of the estimates, if they have rows.
+ * @returns Undefined if one of these rows was closed before.
+ */
+export function settle(
+  charged: readonly Charged[],
+  settling: Settling,
+  tx: At,
+  closings: readonly LimiterCall[],
+): Promise<SettledAll | undefined>
+export function settle(charged: readonly Charged[], settling: Settling, tx: At): Promise<SettledAll>
+export async function settle(
+  charged: readonly Charged[],
+  { costs, limiters = [] }: Settling,
+  tx: At,
+  closings: readonly LimiterCall[] = [],
+): Promise<SettledAll | undefined> {
+  const actuals = 'each' in costs ? costs.each : keptOf(charged, costs.total)
+  const settled = charged.map((each, place) => withCost(each, actuals[place] as number, limiters[place]))
+  const missing = 'each' in costs ? undefined : missingFor(settled, costs)
+  const list = await settleAll({ settled, missing, closings }, tx)
+  if (!list && closings.length === 0) throw notAsExpected('contradicts itself')
+  if (!list || 'each' in costs) return list && { granted: actuals, results: list.answers }
+  const results = list.answers.map((answer, place) => withUnlimited(answer, settled[place] as Settled))
+  const granted = settled.map(({ estimate }, place) => {
+    const { returned = 0 } = results[place] as Allowed
+    return estimate.paid.rate - returned + (list.shares?.[place] ?? 0)
+  })
+  return { granted, results }
+}
+
+/** What is kept of each estimate if all of them pay one cost: the last one gives back first. */
+function keptOf(charged: readonly Charged[], total: number): readonly number[] {
+  const rates = charged.map(({ estimate }) => estimate.paid.rate)
+  const returned = lastFirst(rates, sumOf(rates) - total)
+  return rates.map((rate, place) => rate - (returned[place] as number))
+}
+
+/** What one cost is above the estimates. */
+function missingFor(
+  settled: readonly Settled[],
+  { total, debt }: Exclude<Costs, { readonly each: unknown }>,
+): Missing | undefined {
+  const rate = total - sumOf(settled.map(({ estimate }) => estimate.paid.rate))
+  if (rate <= 0) return undefined
+  const isWhole = settled.some(({ limiter }) => limiter.algorithm.integersOnly)
+  return { rate: isWhole ? wholeOf(rate) : rate, debtor: debt === 'first' ? 0 : settled.length - 1 }
+}
+
+function sumOf(rates: readonly number[]): number {
+  return rates.reduce((sum, rate) => sum + rate, 0)
+}
+
+/** Of one cost, a limit without a row gets back what it has paid too much. */
+function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed {
+  const returned = estimate.paid.rate - actual
+  return estimate.layout === '' && returned > 0 ? { ...answer, returned } : answer
+}
+
+/** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
+function settleAll(all: Together, tx: At): Promise<SettledList | undefined> {
+  const { settled, closings } = all
+  const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isFunded(each.each))
+  // Where there are rows to close, the time of the call has begun.
+  if (isOneStatement || closings.length > 0) return settleFrom(all, tx)
+  const checkers = settled.map(({ each }) => each.checker)
+  return withinTimeout(checkers, tx, (at) => settleFrom(all, at))
+}
+
+/** A period may end while a statement waits for its row. So the statement says so, and has settled nothing. */
+async function settleFrom(all: Together, tx: At): Promise<SettledList | undefined> {
+  const found = await settleInTime(all, tx)
+  if (!found || 'answers' in found) return found
+  const { settled, closings } = all
+  const { looks } = found
+  const isLate = (each: Settled, place: number) => isTooLate(each, looks[place])
+  if (!settled.some(isLate)) throw notAsExpected('contradicts itself')
+  const { endedPeriod } = await late()
+  if (!settled.some((each, place) => endedPeriod(each, looks[place]))) {
+    const rest = settled.map((each, place) => (isLate(each, place) ? withoutPeriod(each) : each))
+    return settleFrom({ ...all, settled: rest }, tx)
+  }
+  if (settled.length === 1 && closings.length === 0) return correctAll(all, tx)
+  const [{ each }] = settled as readonly [Settled]
+  const correctIn = async (own: Connection) => {
+    await lockAll(settled, closings, own)
+    return correctAll(all, own.db)
+  }
+  return runOn(each.checker, tx, 'changes', (connection) =>
+    inTransactionIf(connection, correctIn, (list) => list !== undefined),
+  )
+}
+
+function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | undefined> {
+  const { settled } = all
+  const lates = settled.filter(mayBeLate)
+  // Outside of a list, what was too little would be charged to another period than the one that paid.
+  const needsList = lates.some((each) => differenceOf(each) > 0)
+  if (isAlone(all) && !needsList) return settleOne(all, tx)
+  const joined = settled.length > 1 ? lates[0]?.each.checker.joined(tx) : undefined
+  if (!joined) return settleList(all, tx)
+  // If it is too late, it has not locked all rows in their order, so it keeps no lock.
+  return inTransactionIf(
+    joined,
+    ({ db }) => settleList(all, db),
+    (found) => found !== undefined && 'answers' in found,
+  )
+}
+
+/** One limit that one row has paid needs no list, so its settlement shares a statement as checks do. */
+async function settleOne(all: Alone, tx: At): Promise<SettledList | TooLate | undefined> {
+  const [settled] = all.settled
+  const { each, estimate } = settled
+  const isOfFunds = isFunded(each)
+  const own = isOfFunds
+    ? each.funds.refund(estimate.parts, -differenceOf(settled))
+    : { checker: each.checker, call: settlementOf(settled) }
+  const outcome = own && (await own.checker.decide(own.call, tx))
+  if (!outcome || (isOfFunds && outcome.place >= outcome.decision.granted)) return settleList(all, tx)
+  if (isTooLate(settled, outcome.decision)) return { looks: [outcome.decision] }
+  return { answers: [settledAnswer(outcome, settled, each.checker.terms.reporting)] }
+}
+
+type Alone = Together & { readonly settled: readonly [Settled] }
+
+function isAlone(all: Together): all is Alone {
+  const { settled, missing, closings } = all
+  return settled.length === 1 && !missing && closings.length === 0
+}
+
+const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
+
+/** Corrects the periods that have ended, and settles the rest as a list. */
+async function correctAll(all: Together, tx: At): Promise<SettledList | undefined> {
+  const { settleLate } = await late()
+  const { settled, missing, closings } = all
+  const corrected = await inTurn(settled, async (each) =>
+    mayBeLate(each) ? settleLate(each, tx) : undefined,
+  )
+  if (missing) {
+    // What is above the estimates comes from the present periods.
+    const rest = settled.map((each, place) => (corrected[place] ? withoutPeriod(each) : each))
+    return settleFrom({ ...all, settled: rest }, tx)
+  }
+  const rest = settled.filter((_, place) => !corrected[place])
+  const isLeft = rest.length + closings.length > 0
+  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : NOTHING
+  if (!list) return undefined
+  const answers = list.answers.values()
+  return { answers: corrected.map((answer) => answer ?? (answers.next().value as Allowed)) }
+}
+
+const NOTHING: SettledList = { answers: [] }
+
+/**
+ * Locks the limits and the rows of estimates in the order of every list, for statements that need only some of
+ * them.
+ */
+export async function lockAll(
+  charged: readonly Charged[],
+  closings: readonly LimiterCall[],
+  connection: Connection,
+): Promise<void> {
+  // The statements for one limit have that order.
+  if (charged.length < 2) return
+  const limits = await inTurn(charged, async ({ each, estimate }): Promise<readonly LimiterCall[]> => {
+    if (!isFunded(each)) return [taken(each)]
+    const { checker, funds } = each
+    const { rows } = await funds.take(ALL, connection.db)
+    return [...rows, ...estimate.parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
+  })
+  await lockRows([...limits.flat(), ...closings], connection)
+}
+
+const ALL = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const
+
+/** A call that needs the row. */
+function taken({ checker, call }: LimiterCall): LimiterCall {
+  return { checker, call: { ...call, rate: 1, purpose: 'take' } }
+}

@@ -1,0 +1,241 @@
+import { type Answered, AnswerTo, denialUntil } from '../kernel/answers/answer.ts'
+import { behindBlock } from '../kernel/answers/behind-block.ts'
+import { blockedUntilOf } from '../kernel/answers/blocked.ts'
+import type { Denied, LimitResult } from '../kernel/answers/results.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { own } from '../kernel/base/own.ts'
+import type { Database } from '../kernel/database/database.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import type { FundedCall } from '../kernel/engine/funds.ts'
+import { watched } from '../kernel/engine/layers.ts'
+import type { Report } from '../kernel/engine/watch.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { found } from '../kernel/lists/enough.ts'
+import { idCall } from '../kernel/lists/ids.ts'
+import { shareOf } from '../kernel/lists/parts.ts'
+import { type Payer, paidByEach, type SentPayers } from '../kernel/lists/send-payers.ts'
+import type { Found } from '../kernel/lists/sending.ts'
+import { msUntilEnough, type Source } from '../kernel/lists/shares.ts'
+import { type Asked, blockedUntil, checkNames, withoutRow } from '../kernel/lists/together.ts'
+import { withFunds } from '../kernel/lists/with-funds.ts'
+import type { SpendOptions } from '../kernel/options/reserve.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import type { Decision } from '../kernel/store/call.ts'
+import { type Opening, remember } from './charged.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+import { estimatesOf, notesOf, openingOf } from './named.ts'
+import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
+import * as SETTLING from './settle-options.ts'
+
+/** The answer of `spend`. */
+export type Spent = SpentAnswer & (Paid | Unpaid)
+
+interface SpentAnswer {
+  /** How much each limit paid, in the order of the requests; 0 after a denial. */
+  readonly granted: readonly number[]
+  /**
+   * The answer of each limit for its share of the rate. After a denial, each shows the present state. If a key
+   * is blocked, its answer is then a denial with `blockedUntil`.
+   */
+  readonly results: readonly LimitResult[]
+  /** Milliseconds until the limits together have enough; 0 after success, `Infinity` if never. */
+  readonly retryAfter: number
+  /**
+   * Gives everything back, as `commit(0)` does. After a denial, and after a call that was repeated with `once`,
+   * it does nothing.
+   */
+  release(options?: SettleAllOptions): Promise<SettledSpending>
+}
+
+interface Paid {
+  /** The whole rate was taken; with `atLeast`, at least that. */
+  readonly success: true
+  /** The id, of `once` or of the name, was used before, so this call has charged nothing. */
+  readonly repeated?: true
+  /**
+   * Settles the actual cost, in one statement if the rows exist. If the cost is above what was taken, the rest
+   * is taken from the limits in their order. If they lack something, it becomes a debt of the one that `debt`
+   * names. If the cost is below, the last limit gets its part back first, in the window that paid. It is never
+   * denied.
+   *
+   * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without
+   * `limiters` a row that now has another algorithm or period is refused with `OTHER_PLAN`.
+   *
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back. After a call that was repeated with `once` it throws, because this call has charged nothing. With a
+   * name it settles the estimate of the first call.
+   *
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `limitAll`.
+   */
+  commit(actual: number, options?: CommitSpentOptions): Promise<SettledSpending>
+}
+
+interface Unpaid {
+  /** The limits together had too little. Nothing was taken. */
+  readonly success: false
+}
+
+/** The answer of the `commit` and the `release` of `spend`. */
+export interface SettledSpending {
+  /**
+   * How much each limit has paid in the end, in the order of the requests. Together that is the actual cost, or
+   * more if a window that paid is over, because it gives nothing back.
+   */
+  readonly granted: readonly number[]
+  /** The answer of each limit. `returned` is how much it got back. */
+  readonly results: readonly LimitResult[]
+  /**
+   * With a name: it was settled before with the same cost. Then nothing has changed, and `granted` has only
+   * zeros.
+   */
+  readonly repeated?: true
+}
+
+/** Takes one rate from several limits in their order, or takes nothing. */
+export async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+  return await own(watched(calls, options.tx, () => spendTogether(calls, options), reportsOf))
+}
+
+/** The share of each limit. A denial is reported for all of them, because they deny only together. */
+function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
+  return results.map((answer, place) => {
+    const { limit, remaining, reset } = answer
+    return success
+      ? { answer, rate: granted[place] }
+      : { answer: { success, limit, remaining, reset, retryAfter } }
+  })
+}
+
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: SpendOptions): void {
+  const { rate, atLeast } = options
+  // Untyped callers may leave the rate out, or give something else than a number.
+  if (!Number.isFinite(rate) || rate < 0) {
+    throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number of 0 or more.')
+  }
+  const isLeast = atLeast === undefined || (Number.isFinite(atLeast) && atLeast > 0 && atLeast <= rate)
+  if (!isLeast) {
+    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
+  }
+  const isEnforced = calls.every(({ checker }) => !checker.terms.reporting.dryRun)
+  checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
+}
+
+async function spendTogether(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+  checkSpending(calls, options)
+  const { rate, atLeast: least = rate, tx, once } = options
+  const opening = await openingFor(calls, options)
+  const ids = [await idCall(once, calls)]
+  const checkers = calls.map(({ checker }) => checker)
+  const sent = await withinTimeout(checkers, tx, (at) => {
+    const as = opening && 'reserve'
+    const find = ({ funds }: FundedCall) =>
+      funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
+    const asked = opening?.named.map(({ each }) => each) ?? calls
+    return withFunds(asked, find, at, (own) => ({
+      ids,
+      notes: opening && notesOf(opening, own),
+      shared: { rate, least },
+    }))
+  })
+  if (opening) checkNames(sent.asked, sent.decisions)
+  return spentOf(sent, least, opening, tx)
+}
+
+/** The estimates of a call with a name. Undefined if it has none. */
+async function openingFor(
+  calls: readonly LimiterCall[],
+  options: SpendOptions,
+): Promise<Opening | undefined> {
+  const name = namingOf(options)
+  if (!name) return undefined
+  const unlimited = calls.filter(({ call }) => !call.limiter.stored)
+  checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
+  return openingOf(calls.map(estimateOf), name, true)
+}
+
+async function spentOf(
+  sent: SentPayers,
+  least: number,
+  opening: Opening | undefined,
+  tx: Database | undefined,
+): Promise<Spent> {
+  const { payers, asked, decisions, fate } = sent
+  const isRepeated = fate === 'repeated'
+  const shares = decisions.isDone ? paidByEach(sent) : undefined
+  const granted = payers.map((_, place) => shares?.[place] ?? 0)
+  const answered = payers.map((payer, place): Answered => {
+    const { call, checker } = payer.call
+    const found = sent.decisionsOf(payer)
+    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOTHING }
+    if (payer.purse) return payer.purse.answer(found, fate)
+    const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
+    if (blocked) return { answer: blocked, paid: NOTHING }
+    const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
+    return new AnswerTo(outcome, checker.terms.reporting)
+  })
+  const results = answered.map(({ answer }) => answer)
+  if (opening && shares && !isRepeated) remember(opening, answered, asked, decisions)
+  const doesNothing = async (given: SettleAllOptions = {}) => {
+    checkOptions(given, SETTLING.settleAll)
+    return { granted, results }
+  }
+  if (!shares && !isRepeated) {
+    const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
+    const retryAfter = Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
+    return { granted, results, success: false, retryAfter, release: doesNothing }
+  }
+  const calls = payers.map(({ call }) => call)
+  const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
+  const { settle } = await (opening ? estimatesOf(opening, isRepeated, tx) : charged())
+  const commit: Paid['commit'] = async (actual, given = {}) => {
+    checkOptions(given, SETTLING.commitSpent)
+    const { tx: at, limiters, debt = 'last' } = given
+    return await own(settle({ costs: { total: actual, debt }, limiters }, at))
+  }
+  const givesBack = async (given: SettleAllOptions = {}) => {
+    checkOptions(given, SETTLING.settleAll)
+    return commit(0, given)
+  }
+  const release = isRepeated && !opening ? doesNothing : givesBack
+  const spent = { granted, results, success: true, retryAfter: 0, commit, release } as const
+  return isRepeated ? { ...spent, repeated: true } : spent
+}
+
+const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
+
+/** The row of a limit as it was found, or the state of a limit without a row. */
+function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers): Decision {
+  return decisionsOf(payer)[0] ?? withoutRow(asked, decisions.looks, payer.call)
+}
+
+/** The denial of a limit whose key is blocked. Undefined if it is not. */
+function denialOfBlocked(payer: Payer, sent: SentPayers): Denied | undefined {
+  const { limiter } = payer.call.call
+  const snapshot = snapshotOf(payer, sent)
+  const own = blockedUntilOf(limiter, snapshot)
+  const until = Math.max(blockedUntil(sent.asked, sent.decisions, payer.call) ?? own ?? 0, own ?? 0)
+  return until > 0 ? behindBlock(denialUntil(limiter, snapshot, until), until) : undefined
+}
+
+/** What a payer has to pay with. */
+function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
+  const { call, purse, rows } = payer
+  if (!purse) return [{ call: call.call, snapshot: snapshotOf(payer, sent) }]
+  const decisions = sent.decisionsOf(payer)
+  return rows.map(({ call: own, pays, endsAt }, place) => {
+    return { call: own, snapshot: decisions[place] as Decision, pays, endsAt }
+  })
+}
+
+/** Milliseconds until none of the keys is blocked. 0 if none is. */
+function msBlocked(asked: Asked, decisions: Found): number {
+  const blocks = asked.calls.map((each) => {
+    const until = blockedUntil(asked, decisions, each)
+    return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now
+  })
+  return Math.max(0, ...blocks)
+}

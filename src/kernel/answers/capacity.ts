@@ -1,0 +1,43 @@
+import type { Limiter } from '../limits/algorithm.ts'
+import { isEndless, MAX_COUNT } from '../limits/limiter.ts'
+import type { Snapshot } from '../limits/search.ts'
+import { blockedUntilOf } from './blocked.ts'
+
+// What a row has.
+
+/** The capacity: the limit, or the row's own. */
+export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
+  return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
+}
+
+/** The most that can be available. For a window without a limit, this is the most that it can count. */
+export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
+  return algorithm.numbers.capacity?.(state, params) ?? params.limit
+}
+
+/** The amount that a call may take, by the rule of the statement. */
+export function availableIn({ algorithm }: Limiter, { state, now, params }: Snapshot): number {
+  return algorithm.numbers.available(state, now, params) + algorithm.tolerance
+}
+
+/**
+ * The used units. A block by hand has a larger count than calls can make: it uses up the whole limit, and
+ * nothing where there is none.
+ */
+export function usedIn(limiter: Limiter, snapshot: Snapshot): number {
+  const { state, now, params } = snapshot
+  const used = limiter.algorithm.numbers.used(state, now, params)
+  if (used <= MAX_COUNT || blockedUntilOf(limiter, snapshot) === undefined) return used
+  return isEndless(limiter) ? 0 : params.limit
+}
+
+/** Whole units that can be taken. */
+export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
+  const isFree = isEndless(limiter) && blockedUntilOf(limiter, snapshot) === undefined
+  return isFree ? limiter.limit : unitsIn(limiter, snapshot)
+}
+
+/** The same. For a window without a limit, these are the units that it can still count. */
+export function unitsIn(limiter: Limiter, snapshot: Snapshot): number {
+  return Math.max(Math.floor(availableIn(limiter, snapshot)), 0)
+}

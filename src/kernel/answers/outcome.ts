@@ -1,0 +1,111 @@
+import type { Limiter } from '../limits/algorithm.ts'
+import { type Snapshot, whenAvailable } from '../limits/search.ts'
+import { type Call, type Decision, limiterFor, reservedIn } from '../store/call.ts'
+
+// What a call has changed.
+
+/** A call and its decision. */
+export interface Outcome {
+  readonly call: Call
+  readonly decision: Decision
+  /** The call's position among the equal calls that were decided together. The first is 0. */
+  readonly place: number
+}
+
+/** The payment for a call. */
+export interface Payment {
+  readonly rate: number
+  /** The start of the window that paid. Null if no window paid. */
+  readonly windowStart: number | null
+  /** The usage before an estimate was charged. Null for other calls. */
+  readonly usedBefore: number | null
+}
+
+/** The payment of an allowed call. */
+export function paymentOf(outcome: Outcome): Payment {
+  const { call, decision, place } = outcome
+  const { kind, numbers } = call.limiter.algorithm
+  // This runs for each check, and only estimates need it.
+  const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
+  return {
+    rate: grantedTo(outcome),
+    windowStart: kind === 'window' ? decision.state.windowStart : null,
+    usedBefore: before ? numbers.used(before.state, before.now, before.params) : null,
+  }
+}
+
+/** How much a call gave back: no more than was used, and nothing to another window. */
+export function returnedBy(outcome: Outcome): number {
+  const { call, decision, place } = outcome
+  if (call.rate >= 0 || place >= decision.granted) return 0
+  return usedLess(call, afterCalls(outcome, place), afterCalls(outcome, place + 1))
+}
+
+/** How much less is used after a refund. */
+export function usedLess({ limiter, rate }: Call, before: Snapshot, after: Snapshot): number {
+  const { numbers, tolerance } = limiter.algorithm
+  const [from, to] = [before, after].map(({ state, now, params }) => numbers.used(state, now, params))
+  const returned = (from as number) - (to as number)
+  // Rounding errors of doubles count as given back.
+  return returned + tolerance >= -rate ? -rate : returned
+}
+
+/** The snapshot after the first `calls` of the equal calls that were decided together. */
+export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: number): Snapshot {
+  const { call, decision } = outcome
+  const { purpose, paidWindowStart } = call
+  const limiter = call.limiter.stored ? limiterFor(call.limiter, purpose) : call.limiter
+  const amount = amountOf(outcome, calls)
+  const { grant, block } = limiter.algorithm.numbers
+  if (purpose === 'grant' && grant) {
+    const { state, now, params } = decision
+    return { now, params, state: grant(state, now, amount) }
+  }
+  if (purpose === 'block' && block && calls > 0) {
+    const { state, now, params } = decision
+    return { now, params, state: block(state, now, call.rate) }
+  }
+  if (purpose === 'schedule' && calls > 0) {
+    return after(limiter, decision, amount + spilt(call.rate, limiter, decision, calls))
+  }
+  if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
+  const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart
+  return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
+}
+
+/**
+ * What a bucket loses before the first start that has to wait, because more comes than its size, by the rule of
+ * the statement.
+ */
+function spilt(rate: number, limiter: Limiter, snapshot: Snapshot, calls: number): number {
+  const { numbers, tolerance } = limiter.algorithm
+  const { state, now, params } = snapshot
+  const endless = { ...params, limit: Number.POSITIVE_INFINITY }
+  const begun = Math.max(Math.floor((numbers.available(state, now, params) + tolerance) / rate), 0)
+  if (calls <= begun) return 0
+  const first = whenAvailable(limiter, { ...snapshot, params: endless }, (begun + 1) * rate)
+  return Math.max(numbers.available(state, first, endless) - begun * rate - params.limit, 0)
+}
+
+/** The amount that the first `calls` of the equal calls take together, by the rule of the statement. */
+function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls: number): number {
+  const { rate, atLeast, limiter } = call
+  // In debt, less than nothing is available.
+  if (atLeast === null || calls === 0) return calls * rate
+  const { state, now, params } = decision
+  return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
+}
+
+/** The amount that an allowed call takes. */
+export function grantedTo(outcome: Outcome): number {
+  const { call, place } = outcome
+  if (call.atLeast === null) return call.rate
+  return amountOf(outcome, place + 1) - amountOf(outcome, place)
+}
+
+/** The snapshot after an amount is taken and the reserved amount changes by `reserved`. */
+function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
+  if (amount === 0 && reserved === 0) return snapshot
+  const { state, now, params } = snapshot
+  return { now, params, state: algorithm.numbers.consume(state, now, amount, params, reserved) }
+}

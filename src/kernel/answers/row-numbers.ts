@@ -1,0 +1,78 @@
+import type { SQL } from 'drizzle-orm'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import type { Limiter } from '../limits/algorithm.ts'
+import { checkClock, checkLimiter, checkOption, readClock } from '../options/validate.ts'
+import type { RowColumns } from '../sql/columns.ts'
+import { type RowNumber, rowNumber } from '../sql/row.ts'
+
+export type { RowColumns }
+
+/** Options of `usedOf`, `remainingOf` and `resetOf`. */
+export interface RowOptions {
+  /** The time, for tests. Default: the database's clock, read for each row. */
+  readonly clock?: () => Date
+  /** Whether Citus has distributed the table by `key`. Default: `false`. */
+  readonly distributed?: boolean
+}
+
+const ROW_NAMES: NamesOf<RowOptions> = { clock: true, distributed: true }
+
+/**
+ * The usage of a row under the limit, as an expression for a Drizzle query of your own.
+ *
+ * Join by prefix and key. After a left join, a key without a row counts as new. Build the query again each time
+ * you run it, because it contains the calendar's present period. If the database's clock differs from this
+ * machine's by more than a period of the calendar, the expression is null.
+ *
+ * @param table The table, or an alias of it.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ *
+ * @example
+ * ```ts
+ * import { and, desc, eq } from 'drizzle-orm'
+ * import { rateLimitDurable } from 'drizzle-ratelimit'
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { usedOf } from 'drizzle-ratelimit/reports'
+ * import { db, orgs } from './app.ts'
+ *
+ * const used = usedOf(rateLimitDurable, calendarWindow(1000, 'month'))
+ * const isRow = and(eq(rateLimitDurable.prefix, 'reports'), eq(rateLimitDurable.key, orgs.id))
+ * await db.select({ org: orgs.id, used }).from(orgs).leftJoin(rateLimitDurable, isRow).orderBy(desc(used))
+ * ```
+ */
+export function usedOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'used')
+}
+
+/**
+ * The whole units that a row has left under the limit, as an expression; see {@link usedOf}.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ */
+export function remainingOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'remaining')
+}
+
+/**
+ * The Unix milliseconds at which the limit of a row is full again if nothing more is used, as an expression;
+ * see {@link usedOf}.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ */
+export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'reset')
+}
+
+function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
+  checkOptions(options, ROW_NAMES)
+  const { clock, distributed = false } = options
+  checkSwitch(distributed, 'distributed')
+  checkClock(clock)
+  checkLimiter(limiter)
+  checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
+  checkOption(
+    limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
+    'The table must have the columns of a table made by rateLimitTables.',
+  )
+  return rowNumber(table, limiter, clock ? readClock(clock) : null, which, distributed).mapWith(Number)
+}

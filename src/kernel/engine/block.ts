@@ -1,0 +1,91 @@
+import { type Answered, answerOf } from '../answers/answer.ts'
+import { type Outcome, paymentOf } from '../answers/outcome.ts'
+import type { LimitResult } from '../answers/results.ts'
+import { channels } from '../diagnostics.ts'
+import { type Duration, parseDuration } from '../duration.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Call } from '../store/call.ts'
+import { CallTime, Timeout } from './bounds.ts'
+import type { Checker } from './checker.ts'
+import { blockOn } from './gate.ts'
+import { degraded, watched } from './layers.ts'
+import { UNHURRIED } from './unhurried.ts'
+import { checkSignal, untilAllowed } from './until-allowed.ts'
+
+/**
+ * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
+ * once.
+ */
+export async function blockUntilReady(
+  checker: Checker,
+  call: Call,
+  timeout: Duration,
+  signal: AbortSignal | undefined,
+): Promise<LimitResult> {
+  const timeoutMs = parseDuration(timeout, 'The timeout', 0)
+  checkSignal(signal)
+  checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
+  const { prefix } = checker.rows.namespace
+  const answering = () =>
+    untilAllowed<LimitResult>(
+      { timeoutMs, signal },
+      (leftMs, denial) => answerWithin(leftMs, checker, call, signal, denial),
+      (waitMs) => channels.wait?.publish({ prefix, key: call.key, waitMs }),
+    )
+  return watched([{ checker, call }], undefined, answering, (answer) => [{ answer }])
+}
+
+/** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
+async function answerWithin(
+  leftMs: number,
+  checker: Checker,
+  call: Call,
+  signal: AbortSignal | undefined,
+  denial: LimitResult | undefined,
+): Promise<LimitResult> {
+  const { bounds } = checker.alone
+  const ownMs = bounds?.time.ms ?? Number.POSITIVE_INFINITY
+  let isOver = false
+  const endsWait = () => {
+    isOver = true
+  }
+  let resolvePassed = (_hasPassed: boolean) => {}
+  const passed = new Promise<boolean>((resolve) => {
+    resolvePassed = resolve
+  })
+  // A late grant pays for the call if `onError` has let it pass.
+  const giveBack = async (outcome: Outcome) => {
+    if (!(await passed)) await refund(checker, outcome)
+  }
+  const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
+  try {
+    const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
+    const blocked = checker.terms.blocks ? await blockOn(checker, call, undefined, looking) : undefined
+    if (blocked) return blocked
+    signal?.throwIfAborted()
+    return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), checker.terms.reporting)
+  } catch (error) {
+    signal?.throwIfAborted()
+    // A late grant is given back, so the last denial still holds.
+    if (denial && isOver) return denial
+    const [degradedTo] = await degraded(error, [{ checker, call }])
+    const { answer } = degradedTo as Answered
+    resolvePassed(answer.success)
+    return answer
+  } finally {
+    time.stop()
+    resolvePassed(false)
+  }
+}
+
+/** Gives back a late grant. */
+async function refund(checker: Checker, outcome: Outcome): Promise<void> {
+  const { call, decision, place } = outcome
+  if (call.purpose !== 'take' || place >= decision.granted) return
+  const { rate, windowStart } = paymentOf(outcome)
+  const reserved = call.reserved > 0 ? -rate : 0
+  const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
+  try {
+    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, UNHURRIED)
+  } catch {}
+}

@@ -1,0 +1,57 @@
+import type { Moment } from '../base/moment.ts'
+import type { Decision, Request } from '../store/call.ts'
+import type { Asking } from '../store/store.ts'
+import { quotedName } from '../tables/table-name.ts'
+
+/** When a call was sent. */
+export interface Sent {
+  /** By the clocks of this process. */
+  readonly at: Moment
+  /** By the injected clock, if there is one. */
+  readonly clock: number | null
+}
+
+/** What a limiter remembers of the keys of its rows. */
+export interface Memory {
+  readonly rows: Asking
+  /** Forgets what may not hold for the key any more: its denials after a refund, everything after a reset. */
+  forget(key: string, after: 'refund' | 'reset'): void
+}
+
+/** The denials that a limiter remembers. */
+export interface Denials extends Memory {
+  /** The denial that the database would give to this request. Undefined if the database has to decide. */
+  decide(request: Request): Decision | undefined
+  /** Notes when a request is sent, with the time of the injected clock. */
+  begin(clock: number | null): Sent
+  /** Notes how the database decided a request. */
+  learn(request: Request, decision: Decision, place: number, sent: Sent): void
+}
+
+/** The memories of all limiters of this process. */
+const living = new Set<WeakRef<Memory>>()
+let gone: FinalizationRegistry<WeakRef<Memory>> | undefined
+
+/** Lets refunds and resets by other limiters of this process reach the memory, as long as it is in use. */
+export function register(memory: Memory): void {
+  const ref = new WeakRef(memory)
+  living.add(ref)
+  // Made here, because older compatibility dates of Workers do not have this class.
+  gone ??= new FinalizationRegistry((dead) => living.delete(dead))
+  gone.register(memory, ref)
+}
+
+/**
+ * Makes every limiter of this process forget what it remembers of a key, so that the database decides again.
+ */
+export function forgetEverywhere(rows: Asking, ...forgotten: Parameters<Memory['forget']>): void {
+  for (const ref of living) {
+    const memory = ref.deref()
+    if (memory && areSame(memory.rows, rows)) memory.forget(...forgotten)
+  }
+}
+
+function areSame(one: Asking, other: Asking): boolean {
+  if (one.namespace.prefix !== other.namespace.prefix) return false
+  return quotedName(one.table.table) === quotedName(other.table.table)
+}

@@ -1,0 +1,83 @@
+import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/behind-block.ts'
+import type { Usage } from '../answers/results.ts'
+import type { Connection } from '../database/connection.ts'
+import { checkOption } from '../options/validate.ts'
+import { decideOne } from '../queue/decide.ts'
+import { applies } from '../store/ask.ts'
+import type { Call, Decision, Request } from '../store/call.ts'
+import type { At } from './bounds.ts'
+import type { Checker } from './checker.ts'
+import { changing, gateOf } from './gate.ts'
+import { refusalOf } from './refusal.ts'
+import { runOn } from './run-on.ts'
+import { isRequest, unlimitedOutcome } from './unlimited.ts'
+import { withinTimeout } from './within-timeout.ts'
+
+const ONCE = { length: 1 }
+
+/** The most keys in one statement. */
+const MAX_KEYS = 1_000
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkKeys(keys: readonly string[]): void {
+  checkOption(
+    Array.isArray(keys) && keys.length <= MAX_KEYS,
+    `getRemainingAll takes a list of at most ${MAX_KEYS} keys.`,
+  )
+}
+
+/**
+ * Looks at the keys of calls with one limiter, in one statement, and at their blocks in another one. The
+ * answers have the order of the calls.
+ */
+export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
+  return withinTimeout([checker], tx, (at) => lookIn(checker, calls, at))
+}
+
+async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
+  const usages = await usagesOf(checker, calls, tx)
+  if (!checker.terms.blocks) return usages
+  const looks = calls.map(({ key }) => changing(key))
+  const blocks = await usagesOf(gateOf(checker), looks, tx)
+  return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
+}
+
+async function usagesOf(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
+  const requests = [...new Map(calls.filter(isRequest).map((call) => [call.key, call])).values()]
+  const decisions = await decisionsOn(requests, checker, tx)
+  return calls.map((call) => {
+    const decision = decisions.get(call.key) ?? unlimitedOutcome(call, checker.clockMs()).decision
+    return usageOf(call.limiter, decision)
+  })
+}
+
+async function decisionsOn(
+  requests: readonly Request[],
+  checker: Checker,
+  tx: At,
+): Promise<ReadonlyMap<string, Decision>> {
+  if (requests.length === 0) return new Map()
+  return runOn(checker, tx, 'looks', (connection) => look(requests, checker, connection))
+}
+
+async function look(
+  requests: readonly Request[],
+  { rows: { table, namespace } }: Checker,
+  connection: Connection,
+): Promise<ReadonlyMap<string, Decision>> {
+  const asking = { connection, table, namespace, commit: 'as the session' } as const
+  const asked = requests.map((request) => ({ request, calls: ONCE }))
+  const answers = await (await table.store()).look(asking, asked)
+  const found = new Map<string, Decision>()
+  for (const [place, one] of asked.entries()) {
+    const answer = answers[place]
+    // Undefined if the guessed calendar period was wrong.
+    const decision = answer && applies(one, answer) ? answer : undefined
+    const looked = decision ?? (await decideOne(asking, one))
+    const refusal = refusalOf(one.request, looked, 0)
+    if (refusal) throw refusal
+    found.set(one.request.key, looked)
+  }
+  return found
+}

@@ -1,0 +1,51 @@
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { warnOnce } from '../base/warn.ts'
+import type { Database } from '../database/database.ts'
+import { quotedName } from '../tables/table-name.ts'
+
+/** How many prefixes of a database are remembered, because an application may create any number. */
+const MAX_PREFIXES = 1000
+
+/** A limiter, as far as it is compared. */
+interface Limits {
+  /** The kind of its rows. */
+  readonly rows: string
+  /** Its place in the order in which the limiters were made. */
+  readonly made: number
+}
+
+/** The limiter of a table and prefix that was made last, of those that were used. */
+interface Prefix {
+  latest: Limits | undefined
+}
+
+const known = new WeakMap<Database, Map<string, Prefix>>()
+let count = 0
+
+/**
+ * What a limiter calls when it is used. It warns if another limiter of the prefix is used too, and each would
+ * start the other's rows again: then the older one is used after the newer one. A module that was loaded again
+ * with an edited limit has a newer one, and does not use the older one any more.
+ */
+export function watchPrefix(db: Database, table: RateLimitTable, prefix: string, rows: string): () => void {
+  const prefixes = known.get(db) ?? new Map<string, Prefix>()
+  known.set(db, prefixes)
+  const name = `${quotedName(table)} ${prefix}`
+  const shared = prefixes.get(name) ?? { latest: undefined }
+  if (prefixes.size < MAX_PREFIXES) prefixes.set(name, shared)
+  const own: Limits = { rows, made: count++ }
+  return () => {
+    const { latest } = shared
+    if (latest === own) return
+    if (!latest || latest.made < own.made) shared.latest = own
+    else if (latest.rows !== rows) warn(prefix)
+  }
+}
+
+function warn(prefix: string): void {
+  warnOnce(
+    'SHARED_PREFIX',
+    `Two limiters with different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each starts the other's rows again, so neither limits. Give each its own prefix, or set onOtherPlan. See docs/errors.md#shared_prefix.`,
+    prefix,
+  )
+}

@@ -1,0 +1,53 @@
+import type { Terms } from '../../leases/leases.ts'
+import type { Reporting } from '../answers/answer.ts'
+import type { RatelimitError } from '../errors.ts'
+import type { Limiter } from '../limits/algorithm.ts'
+import type { Layer } from '../options/layer.ts'
+import type { Watch } from '../queue/long-waits.ts'
+import type { Asking } from '../store/store.ts'
+import type { Timeout } from './bounds.ts'
+import type { GoOn, Sweeps } from './sweeps.ts'
+
+/** What a checker is made of. */
+export interface Parts {
+  /** Where the rows are, and how a statement reaches them alone. */
+  readonly rows: Asking
+  readonly terms: LimiterTerms
+  readonly alone: Alone
+}
+
+/** What a limiter grants, keeps and reports. */
+export interface LimiterTerms {
+  readonly limiter: Limiter
+  readonly reporting: Reporting
+  /** Whether a cleanup keeps windows that have ended. */
+  readonly keepEnded: boolean
+  /** How long after the end of a period a settlement corrects it. */
+  readonly graceMs: number
+  /** Whether keys can be blocked, so that charges ask the gate too. */
+  readonly blocks: boolean
+  /** What gets to know how calls were answered. */
+  readonly layers: readonly Layer[]
+  /** Hashes keys, if hashes are stored. */
+  readonly hash?: ((key: unknown) => Promise<string>) | undefined
+}
+
+/** How calls outside of transactions are made. */
+export interface Alone {
+  readonly degrading: Degrading
+  readonly bounds: { readonly time: Timeout } | undefined
+  /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
+  readonly connections: number | undefined
+  readonly sweeps: Sweeps
+  readonly watch: Watch
+  readonly maxBlockedKeys?: number | undefined
+  /** The terms of leases. Undefined if the database decides each call. */
+  readonly leases?: Terms | undefined
+  readonly goOn: GoOn
+}
+
+/** How calls are answered during an outage. */
+export interface Degrading {
+  readonly onError: 'throw' | 'allow' | 'deny'
+  readonly onDegraded: ((error: RatelimitError) => void) | undefined
+}

@@ -1,0 +1,40 @@
+import type { Connection } from '../database/connection.ts'
+import { timed } from '../diagnostics.ts'
+import { checkOption, isBalance } from '../options/validate.ts'
+import type { Call } from '../store/call.ts'
+import { fill, removeRow } from '../store/fill.ts'
+import type { At } from './bounds.ts'
+import type { Checker } from './checker.ts'
+import { runOn } from './run-on.ts'
+import { isRequest } from './unlimited.ts'
+import { withinTimeout } from './within-timeout.ts'
+
+/** Makes the key's limit full again. */
+export function reset(checker: Checker, call: Call, tx: At): Promise<void> {
+  return withinTimeout([checker], tx, (at) => resetIn(checker, call, at))
+}
+
+async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
+  checkOption(
+    !isBalance(checker.terms.limiter),
+    'A balance cannot be reset: that would take away paid credits, or give back used ones.',
+  )
+  const { prefix, clock } = checker.rows.namespace
+  // If the clock fails, it must fail before the row is changed.
+  clock?.()
+  // It is enough to remove the row, unless a new row would have less than the whole limit.
+  const isEnough = !isRequest(call) || call.limiter.startsFull
+  const resetOn = async (connection: Connection) => {
+    const asking = { ...checker.rows, connection, commit: 'as the session' } as const
+    if (isEnough) await removeRow(asking, call.key)
+    else await fill(asking, call)
+  }
+  const forget = () => checker.forgetRow(call.key)
+  const about = { prefix, statement: 'remove', keys: 1 } as const
+  await runOn(checker, tx, 'changes', async (connection) => {
+    const change = () => timed(about, () => resetOn(connection))
+    // Units of a lease that came back after the reset would lower the count of the new row.
+    if (!connection.isTransaction) await checker.leases?.returned()
+    await (connection.isTransaction ? change() : checker.alone.watch(change)).finally(forget)
+  }).finally(forget)
+}

@@ -1,0 +1,97 @@
+import type { Terms } from '../../leases/leases.ts'
+import { distinctThresholds } from '../answers/thresholds.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
+import { connectionTo } from '../database/connection.ts'
+import { parseDuration } from '../duration.ts'
+import { unlimited } from '../limits/unlimited.ts'
+import type { AnyLayer, LeaseTerms } from '../options/choices.ts'
+import type { RatelimitConfig } from '../options/config.ts'
+import type { Settings } from '../options/table.ts'
+import { hashOf, readClock } from '../options/validate.ts'
+import { watchFor } from '../queue/long-waits.ts'
+import { tableOf } from '../store/table-of.ts'
+import { Timeout } from './bounds.ts'
+import { Checker } from './checker.ts'
+import { watchPrefix } from './one-prefix.ts'
+import { isOfOthers, partsIn } from './own-layer.ts'
+import type { Parts } from './parts.ts'
+import { type GoOn, sweepsOf } from './sweeps.ts'
+
+const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
+
+/** The default of the `maxKeys` of leases. */
+const LEASED_KEYS = 10_000
+
+/** The checker of these settings. */
+export function checkerOf(settings: Settings): Checker {
+  const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
+  const { onError, onOtherPlan, lease, timeout, grace } = settings
+  const use: readonly AnyLayer[] = settings.use
+  const own = partsIn(use)
+  // The checker of credits runs their statements, and decides no call under a limiter of its own.
+  const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  const kind = 'rows' in settings.limiter ? settings.limiter.rows : undefined
+  const isWatched = kind !== undefined && onOtherPlan === undefined
+  // Loaded now, because loading might fail during an outage, when it is needed.
+  if (onError !== 'throw') import('./degrading.ts').catch(() => {})
+  const migrates = settings.autoMigrate && !autoMigrateForbidden()
+  const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
+  const rows: Parts['rows'] = {
+    connection: connectionTo(db, { wish: settings.preparedStatements, refused: false, renewed: 0 }),
+    table,
+    namespace: {
+      prefix,
+      clock: clock && (() => readClock(clock)),
+      refusesOther: onOtherPlan === 'throw',
+      ledger: own.ledger?.(settings),
+      onUse: isWatched ? watchPrefix(db, table.table, prefix, kind) : undefined,
+    },
+    commit: durable ? (settings.synchronousCommit ? 'flushed' : 'async') : 'as the session',
+    ensureTables: table.load
+      ? async () => {
+          await ensureTables?.()
+          await table.load?.(db)
+        }
+      : ensureTables,
+  }
+  const goOn: GoOn = (work) => handOver(work, settings.waitUntil)
+  const alone: Parts['alone'] = {
+    degrading: { onError, onDegraded: settings.onDegraded },
+    bounds:
+      timeout === false ? undefined : { time: new Timeout(parseDuration(timeout, 'timeout'), coalesce) },
+    connections: coalesce ? settings.connections : undefined,
+    sweeps: sweepsOf(rows, settings.cleanupProbability ?? (keepEnded ? 0 : 0.1), keepEnded, goOn),
+    watch: watchFor(prefix, coalesce),
+    maxBlockedKeys: settings.inMemoryBlock ? settings.maxBlockedKeys : undefined,
+    leases: lease && termsOf(lease),
+    goOn,
+  }
+  const terms: Parts['terms'] = {
+    limiter,
+    reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
+    keepEnded,
+    graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
+    blocks: settings.blocks,
+    layers: use.filter(isOfOthers).concat(own.begin?.({ rows, alone }) ?? []),
+    hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
+  }
+  return new Checker({ rows, terms, alone })
+}
+
+/** The terms of the leases, with the default. */
+function termsOf({ tokens, for: time, maxKeys = LEASED_KEYS }: LeaseTerms): Terms {
+  return { tokens, forMs: parseDuration(time, 'lease.for'), maxKeys }
+}
+
+/** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */
+function autoMigrateForbidden(): boolean {
+  return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
+}
+
+/** Hands the work to the runtime. If the runtime refuses it, the answer must not be lost. */
+function handOver(work: Promise<unknown>, waitUntil: RatelimitConfig['waitUntil']): void {
+  try {
+    waitUntil?.(work)
+  } catch {}
+}

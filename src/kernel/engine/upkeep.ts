@@ -1,0 +1,81 @@
+import { usageOf } from '../answers/answer.ts'
+import { afterCalls } from '../answers/outcome.ts'
+import type { Usage } from '../answers/results.ts'
+import { quietly } from '../base/quietly.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption, isBalance } from '../options/validate.ts'
+import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../sql/own-prefixes.ts'
+import { MAX_SWEPT } from '../sql/remove.ts'
+import type { Call } from '../store/call.ts'
+import { Sweeper } from '../store/sweep.ts'
+import { type At, Timeout } from './bounds.ts'
+import type { Checker } from './checker.ts'
+import { gateOf } from './gate.ts'
+import { runOn } from './run-on.ts'
+
+/** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
+export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage> {
+  const outcome = await checker.decide(grantOf(call), tx)
+  return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
+}
+
+/**
+ * The call that adds the rate.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
+ */
+export function grantOf(call: Call): Call {
+  checkOption(isBalance(call.limiter), 'grant needs a limiter made by Ratelimit.balance.')
+  if (call.rate <= 0)
+    throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
+  return { ...call, purpose: 'grant' }
+}
+
+/**
+ * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
+ * Rows that others have locked stay. Each statement has the whole timeout, because there may be many rows.
+ *
+ * @param hasShares Whether estimates have rows for the shares of those that pay.
+ */
+export async function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
+  const { rows, terms } = checker
+  const { namespace } = rows
+  const sweepers = [
+    new Sweeper(rows, terms.keepEnded),
+    ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
+      (before) =>
+        new Sweeper({ ...rows, namespace: { ...namespace, prefix: before + namespace.prefix } }, false),
+    ),
+    ...(terms.blocks ? [new Sweeper(gateOf(checker).rows, false)] : []),
+  ]
+  const clock = namespace.clock?.() ?? null
+  let deleted = 0
+  for (const sweeper of sweepers) deleted += await sweepAll(checker, sweeper, clock)
+  return deleted
+}
+
+async function sweepAll(checker: Checker, sweeper: Sweeper, clock: number | null): Promise<number> {
+  let deleted = 0
+  for (;;) {
+    const rows = await runOn(checker, undefined, 'looks', () => sweeper.sweep(clock))
+    deleted += rows
+    if (rows < MAX_SWEPT) return deleted
+  }
+}
+
+/** The longest time that `close` takes: a database may never answer. */
+const CLOSING_MS = 10_000
+
+/** Gives back what is left of the leases, and ends the layers. Gives up when the time is over. */
+export function close(checker: Checker): Promise<void> {
+  const closing = async () => {
+    await checker.endLeases()
+    await Promise.all(checker.terms.layers.map((layer) => quietly(() => layer.close?.())))
+  }
+  return new Promise((resolve, reject) => {
+    const deadline = new Timeout(CLOSING_MS).begin({ over: resolve })
+    closing()
+      .then(resolve, reject)
+      .finally(() => deadline.stop())
+  })
+}

@@ -1,0 +1,67 @@
+import type { Allowed, LimitResult } from '../answers/results.ts'
+import { quietly } from '../base/quietly.ts'
+import { channels, type DecisionMessage } from '../diagnostics.ts'
+import type { Call } from '../store/call.ts'
+import type { At } from './bounds.ts'
+import type { Checker } from './checker.ts'
+import { publishError } from './publish-error.ts'
+
+/** A call whose decision is published. */
+export interface Watched {
+  readonly checker: Checker
+  readonly call: Pick<Call, 'key' | 'rate'>
+}
+
+/** The published part of a decision. */
+export interface Report {
+  readonly answer: Pick<LimitResult, 'success' | 'limit' | 'remaining' | 'retryAfter' | 'degraded'> &
+    Pick<Allowed, 'wouldDeny' | 'leased'>
+  /** Default: the rate of the call. */
+  readonly rate?: number | undefined
+}
+
+/** Publishes how calls were decided, or that they failed. */
+export async function watch<T>(
+  calls: readonly Watched[],
+  tx: At,
+  decide: () => Promise<T>,
+  reportsOf: (answered: T) => readonly Report[],
+): Promise<T> {
+  const joined = calls[0]?.checker.joined(tx) !== undefined
+  const startedAt = performance.now()
+  try {
+    const found = await decide()
+    const durationMs = performance.now() - startedAt
+    for (const [place, report] of reportsOf(found).entries()) {
+      const each = calls[place]
+      if (each) publish(each, report, { durationMs, joined })
+    }
+    return found
+  } catch (error) {
+    for (const { checker, call } of calls) publishError(checker, call, error)
+    throw error
+  }
+}
+
+function publish(
+  { checker, call }: Watched,
+  { answer, rate = call.rate }: Report,
+  how: { readonly joined: boolean; readonly durationMs: number },
+): void {
+  const { success, limit, remaining, retryAfter, degraded = false, leased = false } = answer
+  const decision: DecisionMessage = {
+    prefix: checker.rows.namespace.prefix,
+    key: call.key,
+    rate,
+    success,
+    limit,
+    remaining,
+    retryAfter,
+    degraded,
+    wouldDeny: answer.wouldDeny !== undefined,
+    leased,
+    ...how,
+  }
+  channels.decision?.publish(decision)
+  for (const layer of checker.terms.layers) quietly(() => layer.decided?.(decision))
+}

@@ -1,0 +1,74 @@
+import { nothingCharged } from '../database/database-error.ts'
+import { newSending, type Sending, withdraw } from '../database/sending.ts'
+import { RatelimitError } from '../errors.ts'
+import { afterWait } from '../queue/blame.ts'
+import { Admission, refusalAt } from './admission.ts'
+import type { Bounds } from './bounds.ts'
+import type { Checker } from './checker.ts'
+
+/** Where work waits until it may begin. */
+export interface Entry<Found> {
+  /** Resolves when the work may begin. Default: at once. */
+  readonly comes?: Promise<Found>
+  /** The work has ended. */
+  leave(): void
+  /** The caller of the work has given up. */
+  giveUp?(): void
+}
+
+/**
+ * Work on the database outside of the key queues. The number of such calls and their time are limited. It says
+ * itself how far it has come, which decides the error if the time is over.
+ */
+export class Work<T, Found = undefined> extends Admission<T> {
+  /** Whether it may have charged something by now. */
+  mayCharge = false
+  mayWait = false
+  statement: object | undefined = undefined
+  /** How far its statements have come. */
+  sending: Sending = newSending()
+  #entry: Entry<Found> | undefined
+
+  /** @throws RatelimitError if it may not begin. */
+  constructor({ circuit }: Checker, bounds: Bounds | undefined) {
+    super(circuit, bounds)
+    const refusal = refusalAt(circuit, bounds)
+    if (refusal) throw refusal
+  }
+
+  /** Does the work when it may begin. */
+  begin(entry: Entry<Found>, work: (found: Found | undefined) => T | PromiseLike<T>): Promise<T> {
+    this.#entry = entry
+    const comes: Promise<Found | undefined> = entry.comes ?? Promise.resolve(undefined)
+    comes.then(work).then(
+      (result) => {
+        entry.leave()
+        this.circuit.answered()
+        this.resolve(result)
+      },
+      (reason) => {
+        entry.leave()
+        this.reject(reason instanceof RatelimitError ? this.#learned(reason) : reason)
+      },
+    )
+    this.watch()
+    return this.result
+  }
+
+  protected leave(): boolean {
+    this.isOver = true
+    const mayBeCharged = this.mayCharge && !withdraw(this.sending)
+    this.#entry?.giveUp?.()
+    return mayBeCharged
+  }
+
+  /** The error of work that failed. Also counts the failure, even if the caller has given up. */
+  #learned(reason: RatelimitError): RatelimitError {
+    const known = this.mayCharge ? reason : nothingCharged(reason)
+    const error = this.mayWait ? afterWait(known, this.isContended) : known
+    // Work that stops because its time is over had an answer from the database before, unless it never began.
+    if (error.code !== 'TIMEOUT') this.circuit.learn(error, this.statement)
+    else if (!this.sending.isWithdrawn) this.circuit.answered()
+    return error
+  }
+}

@@ -1,0 +1,215 @@
+import type { Reporting } from '../answers/answer.ts'
+import { distinctThresholds } from '../answers/thresholds.ts'
+import { groupBy } from '../base/group-by.ts'
+import type { LimiterCall } from '../engine/checker.ts'
+import { isFound, isFunded } from '../engine/funds.ts'
+import { otherPlan } from '../engine/refusal.ts'
+import { isRequest } from '../engine/unlimited.ts'
+import { RatelimitError } from '../errors.ts'
+import { sameLimiter } from '../limits/limiter.ts'
+import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
+import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../store/call.ts'
+import { reachesAll } from '../store/empty-rows.ts'
+import type { Entry } from '../store/entry.ts'
+import type { Table } from '../store/store.ts'
+import { shapeOf } from '../tables/ddl.ts'
+
+/** The request for one row: of one call, or the sum of several. */
+export interface RowRequest extends Request {
+  /** The unique name of the row in the database. */
+  readonly row: string
+  readonly table: Table
+  readonly namespace: Namespace
+  readonly reporting: Reporting
+  /** The amount that is given back before anything is taken: 0 or less. */
+  readonly refund: number
+  /** How much must be available after the refund for all of the calls to be allowed. */
+  readonly needed: number
+  /** The part of the rate that is taken by force. */
+  readonly forced: number
+  /** The kind of its entry. Default: by the rate. */
+  readonly kind: Entry['kind'] | undefined
+  /** Whether the list is not done if the window that paid is over. */
+  readonly inTime: boolean
+}
+
+/** A call that the database decides. */
+interface Charge extends LimiterCall {
+  readonly call: Request
+  readonly kind?: Entry['kind']
+  readonly inTime?: boolean
+}
+
+function isCharge(each: LimiterCall): each is Charge {
+  return isRequest(each.call) && !isFunded(each)
+}
+
+/**
+ * Adds up the calls for each row, and returns the row of each call. Calls without a limit, and calls that funds
+ * pay, have none.
+ *
+ * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
+ * `OTHER_PLAN` if a read has found the row; `INVALID_RATE` for a sum that is too large.
+ */
+export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
+  const named = new Map<string, Charge[]>()
+  for (const each of calls) {
+    if (!isCharge(each)) continue
+    const name = nameOfRow(each)
+    const same = named.get(name)
+    if (same) same.push(each)
+    else named.set(name, [each])
+  }
+  const rows = new Map<LimiterCall, RowRequest>()
+  const all: RowRequest[] = []
+  named.forEach((ofRow, name) => {
+    const row = sumOf(name, ofRow)
+    all.push(row)
+    for (const charge of ofRow) rows.set(charge, row)
+  })
+  const asked = () => new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
+  const mayBeTooMany = all.length > MAX_ASKED
+  checkOption(!mayBeTooMany || asked().size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
+  checkTables(all)
+  return mayNeedSeveral(all) ? withoutMaking(rows) : rows
+}
+
+/** Whether one statement cannot charge the rows, wherever they are. */
+export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
+  return rows.length > MAX_ROWS || !reachesAll(rows)
+}
+
+/** The rows of a list that may need several statements: a row that one of them makes would outlast a denial. */
+function withoutMaking(rows: ReadonlyMap<LimiterCall, RowRequest>): ReadonlyMap<LimiterCall, RowRequest> {
+  const plain = new Map(
+    [...new Set(rows.values())].map((row) => {
+      const namespace = { ...row.namespace, isUsuallyNew: false }
+      return [row, row.namespace.isUsuallyNew ? { ...row, namespace } : row] as const
+    }),
+  )
+  return new Map([...rows].map(([each, row]) => [each, plain.get(row) ?? row]))
+}
+
+/** Postgres would take too long to plan a statement for more. */
+export const MAX_ROWS = 50
+
+/** How many rows calls may ask for. A call that funds pay may have more. */
+const MAX_ASKED = 50
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkTables(rows: readonly RowRequest[]): void {
+  const schemas = rows.map(({ table }) => shapeOf(table.table).schema)
+  if (schemas.every((schema) => schema === schemas[0])) return
+  // One statement cannot update a row twice, and by the search_path two names may mean one table.
+  const named = groupBy(rows, ({ table, namespace, key }) =>
+    JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
+  )
+  const hasTwoNames = named.some(
+    (same) => same.length > 1 && same.some(({ table }) => shapeOf(table.table).schema === undefined),
+  )
+  checkOption(!hasTwoNames, 'A table is used with and without its schema. Give all limiters the same tables.')
+}
+
+function sumOf(name: string, charges: readonly Charge[]): RowRequest {
+  const [first] = charges as readonly [Charge]
+  const { rows, terms } = first.checker
+  const { table, namespace } = rows
+  const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
+  const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.call
+  // This runs for each list, and a spread would take many times as long.
+  const row: RowRequest = {
+    key,
+    limiter,
+    paidWindowStart,
+    refundableUntil,
+    within: null,
+    atLeast,
+    refusesOther,
+    row: name,
+    table,
+    namespace,
+    reporting: terms.reporting,
+    kind: first.kind,
+    inTime: first.inTime === true,
+    rate,
+    refund,
+    needed,
+    forced,
+    reserved,
+    purpose,
+  }
+  return charges.length > 1 ? sharedBy(charges, row) : row
+}
+
+/** The request of several charges for one row. */
+function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
+  if (!charges.every(({ call }) => sameLimiter(call.limiter, row.limiter))) {
+    if (charges.some(isFound)) throw otherPlan()
+    throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
+  }
+  const takesLess = charges.some(({ call }) => call.purpose === 'take' && call.atLeast !== null)
+  checkOption(!takesLess, 'Two of the calls are for one row, and one has atLeast.')
+  for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter, row.namespace.prefix)
+  const reportings = charges.map(({ checker }) => checker.terms.reporting)
+  return {
+    ...row,
+    refusesOther: charges.some(({ call }) => call.refusesOther),
+    inTime: charges.some(({ inTime }) => inTime),
+    reporting: {
+      // If one of them enforces the limit, it is enforced for all.
+      dryRun: reportings.every(({ dryRun }) => dryRun),
+      thresholds: distinctThresholds(reportings.flatMap(({ thresholds }) => thresholds)),
+    },
+  }
+}
+
+type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
+
+/**
+ * The sums of the charges for one row.
+ *
+ * The rates count in their order. A forced charge never needs anything itself, and leaves less for the charges
+ * after it.
+ */
+function sumsOf(charges: readonly Charge[]): Sums {
+  const [first] = charges as readonly [Charge]
+  const { limiter, purpose } = first.call
+  let rate = 0
+  let refund = 0
+  let taken = 0
+  let needed = 0
+  let forced = 0
+  let reserved = 0
+  for (const { call } of charges) {
+    reserved += call.reserved
+    if (isRefund(call)) {
+      refund += call.rate
+      continue
+    }
+    rate += call.rate
+    // A gate only has to be open.
+    if (call.purpose === 'look') needed = Math.max(needed, call.atLeast ?? 0)
+    if (call.rate <= 0 || call.purpose === 'grant') continue
+    if (call.purpose === 'adjust') forced += call.rate
+    else needed = taken + neededBy(call)
+    taken += call.rate
+  }
+  // A row that keeps the reserved amount changes even if an estimate was right.
+  const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
+  const ofSum = isNeverDenied ? 'adjust' : purposeOf(rate)
+  // A grant comes alone.
+  return { rate, refund, needed, forced, reserved, purpose: purpose === 'grant' ? purpose : ofSum }
+}
+
+/**
+ * Whether it is a refund. A settlement is not: the amount that it gives back may pay for another settlement.
+ */
+function isRefund({ rate, reserved }: Call): boolean {
+  return rate < 0 && reserved === 0
+}
+
+/** The unique name of the call's row in the database. */
+export function nameOfRow({ checker: { rows }, call }: LimiterCall): string {
+  const { prefix } = rows.namespace
+  return `${shapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
+}

@@ -1,0 +1,130 @@
+import { toRatelimitError } from '../database/database-error.ts'
+import { untilDone } from '../database/retry.ts'
+import { notAsExpected } from '../database/rows.ts'
+import { freshState, paramsAt } from '../limits/limiter.ts'
+import { Blame } from '../queue/blame.ts'
+import type { Decision } from '../store/call.ts'
+import { removeEmpty } from '../store/empty-rows.ts'
+import type { RowRequest } from './add-up.ts'
+import { found, isEnough, refusalBy } from './enough.ts'
+import { isWhole, learnPeriods, makeRows } from './list.ts'
+import { isLook, partsOf } from './parts.ts'
+import { sendList } from './send-list.ts'
+import type { Found, List } from './sending.ts'
+
+/** A list without rows has only limits without rows, or funds without anything to pay with. */
+const NO_ROW = (): Decision => {
+  throw notAsExpected('has no row for a key')
+}
+
+/**
+ * Charges all rows, or none. If the rows exist, it is one statement. If rows are missing, two more statements
+ * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later
+ * in the order of the locks.
+ */
+export async function chargeList(list: List): Promise<Found> {
+  if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map() }
+  return untilDone('inserted and removed the rows of new keys', async () => {
+    const decisions = await decisionsBy(list, 'waits')
+    if (!decisions && (await makeRows(list, true)) > 0) list.hasMade = true
+    return decisions
+  })
+}
+
+/**
+ * Charges all rows, or none, as {@link chargeList} does, but waits for no row. Undefined if others hold one.
+ *
+ * @param first The answer of the first statement, if it was sent already.
+ */
+export async function chargeFreeList(list: List, first?: Found): Promise<Found | undefined> {
+  try {
+    const decisions = await decisionsBy(list, 'skips', first)
+    if (decisions) return decisions
+    // If none is missing, others hold one.
+    if ((await makeRows(list, false)) === 0) return undefined
+    list.hasMade = true
+    return await decisionsBy(list, 'skips')
+  } catch (error) {
+    if (isHeld(error)) return undefined
+    throw error
+  }
+}
+
+/** Whether another transaction is inserting one of the rows, or has changed it. */
+export function isHeld(error: unknown): boolean {
+  return new Blame(true).of(toRatelimitError(error)) === 'held'
+}
+
+/**
+ * The decisions that a statement has made. Undefined if it did not find all rows, or if the calendar period of
+ * one was wrong again. It has then charged nothing.
+ */
+async function decisionsBy(list: List, how: 'waits' | 'skips', answer?: Found): Promise<Found | undefined> {
+  let found = answer ?? (await sendList(list, how))
+  // With the right calendar periods.
+  if (learnPeriods(list, found.looks)) found = await sendList(list, how)
+  if (learnPeriods(list, found.looks)) return undefined
+  if (!isWhole(list, found)) return denialOf(list, found)
+  if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
+  return decided(list, found)
+}
+
+/**
+ * What was found of a list, if that was all rows.
+ *
+ * @throws RatelimitError if the database has refused the list.
+ */
+export function decided(list: List, whole: Found): Found {
+  const { isDone, looks } = whole
+  const refusal = isDone ? undefined : refusalBy(list, looks)
+  if (refusal) throw refusal
+  // The same formulas give the answers. If the two disagree, one of them is wrong.
+  if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
+  return whole
+}
+
+/**
+ * Removes rows that were inserted for nothing. If that fails, the decision stands, and a sweep removes the
+ * rows.
+ */
+async function tidyUp(list: List): Promise<void> {
+  const needed = list.rows.filter((row) => !isLook(row))
+  const removed = removeEmpty(needed, list.connection)
+  // In a caller's transaction, a failure has aborted the transaction.
+  await (list.connection.isTransaction ? removed : removed.catch(() => {}))
+}
+
+/**
+ * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not
+ * found may be held by others, so a look shows what all rows have.
+ */
+async function denialOf(list: List, { looks }: Found): Promise<Found | undefined> {
+  // Even a denial inserts rows that do not start full, so that they begin to fill.
+  if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
+  if (mayBeDone(list, looks)) return undefined
+  const seen = await sendList(list, 'looks')
+  if (learnPeriods(list, seen.looks) || mayBeDone(list, seen.looks)) return undefined
+  if (list.hasMade) await tidyUp(list)
+  const refusal = refusalBy(list, seen.looks)
+  if (refusal) throw refusal
+  return { isDone: false, looks: seen.looks }
+}
+
+/** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */
+function mayBeDone(list: List, looks: Found['looks']): boolean {
+  const all = new Map(list.rows.map((row) => [row, looks.get(row) ?? fresh(row)]))
+  return isEnough(list, (row) => found(all, row)) && !refusalBy(list, all)
+}
+
+/** A missing row. The time at which it begins does not matter for the amount that it has. */
+function fresh({ limiter }: RowRequest): Decision {
+  const now = Date.now()
+  const params = paramsAt(limiter, now)
+  return { now, params, state: freshState(limiter, now, params), granted: 0 }
+}
+
+/** Whether each row has a state by now. */
+function isCharged({ rows }: List, { isDone, looks }: Found): boolean {
+  const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ call }) => call.rate > 0)
+  return rows.every((row) => isLook(row) || (isDone && has(row)))
+}

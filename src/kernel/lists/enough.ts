@@ -1,0 +1,86 @@
+import { notAsExpected } from '../database/rows.ts'
+import { refusalOf, tooMuch } from '../engine/refusal.ts'
+import type { RatelimitError } from '../errors.ts'
+import { MAX_COUNT } from '../limits/limiter.ts'
+import type { Snapshot } from '../limits/search.ts'
+import type { Decision } from '../store/call.ts'
+import type { RowRequest } from './add-up.ts'
+import { afterRefund, chargeOf, fits, isTooLate } from './parts.ts'
+import type { Found, Group, List } from './sending.ts'
+import { type Source, sharesOf } from './shares.ts'
+
+/** Whether the rows have enough for the list. */
+export function isEnough({ rows, groups }: List, lookAt: (row: RowRequest) => Decision): boolean {
+  const fitsAlone = (row: RowRequest) => row.reporting.dryRun || fits(row, lookAt(row))
+  return (
+    rows.every((row) => !isTooLate(row, lookAt(row)) && (isInGroup(groups, row) || fitsAlone(row))) &&
+    groups.every((group) => haveEnough(group, lookAt))
+  )
+}
+
+/** Whether the row pays the rate of a group, and not its own. */
+export function isInGroup(groups: readonly Group[], row: RowRequest): boolean {
+  return groups.some(({ order }) => order.includes(row))
+}
+
+function haveEnough(group: Group, lookAt: (row: RowRequest) => Decision): boolean {
+  const { order, rate, least } = group
+  const sources = order.flatMap((row) => (row ? [sourceOf(group, row, lookAt(row))] : []))
+  // A limit without a row pays all the rest.
+  return sources.length < order.length || sharesOf(sources, rate, least) !== undefined
+}
+
+/**
+ * What those of a group have paid, in its order. A limit without a row has paid what the rows before it have
+ * not.
+ */
+export function paidIn({ order, rate }: Group, looks: Found['looks']): readonly number[] {
+  let rest = rate
+  return order.map((row) => {
+    const share = row ? (found(looks, row).share ?? 0) : rest
+    rest -= share
+    return share
+  })
+}
+
+/** A row of a group, and what it pays. */
+export function sourceOf({ pays }: Group, row: RowRequest, snapshot: Decision): PayingRow {
+  return { call: row, snapshot, pays: pays?.get(row) }
+}
+
+/** A row that pays a part of its group's rate. */
+export type PayingRow = Source & { readonly snapshot: Decision }
+
+/**
+ * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
+ */
+export function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
+  const isRefused = isEnough(list, (row) => found(looks, row))
+  const refusals = list.rows.map((row) => {
+    const look = found(looks, row)
+    const charge = isRefused ? chargeOf(row, look) : undefined
+    return (
+      refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
+    )
+  })
+  return refusals.find((refusal) => refusal !== undefined)
+}
+
+/** The reason why the database refused a forced charge, or a grant. */
+function refusalOn(
+  { rate, limiter, purpose }: RowRequest,
+  { state, now, params }: Snapshot,
+): RatelimitError | undefined {
+  // A charge that may be denied never makes its count too large.
+  if (purpose !== 'grant' && (purpose !== 'adjust' || rate <= 0)) return undefined
+  const { used, capacity } = limiter.algorithm.numbers
+  const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
+  return counted + rate > MAX_COUNT ? tooMuch() : undefined
+}
+
+/** The value of the key. It is missing only if the database's answer had no row for a key. */
+export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
+  const value = map.get(key)
+  if (value === undefined) throw notAsExpected('has no row for a key')
+  return value
+}

@@ -1,0 +1,231 @@
+import {
+  type Answered,
+  AnswerTo,
+  answerOf,
+  denialUntil,
+  grantedIn,
+  letPass,
+  reachedIn,
+} from '../answers/answer.ts'
+import { behindBlock } from '../answers/behind-block.ts'
+import { capacityOf } from '../answers/capacity.ts'
+import { paymentOf } from '../answers/outcome.ts'
+import type { Allowed, Denied, LimitAllResult } from '../answers/results.ts'
+import { crossedFrom } from '../answers/thresholds.ts'
+import type { Database } from '../database/database.ts'
+import type { At } from '../engine/bounds.ts'
+import type { LimiterCall } from '../engine/checker.ts'
+import { type FundedCall, isFunded } from '../engine/funds.ts'
+import { degraded, watched } from '../engine/layers.ts'
+import type { Report } from '../engine/watch.ts'
+import { withinTimeout } from '../engine/within-timeout.ts'
+import { ownError } from '../errors.ts'
+import { whenAvailable } from '../limits/search.ts'
+import { limitRequest } from '../options/call-table.ts'
+import type { AllOptions, Requested } from '../options/calls.ts'
+import type { Threshold } from '../options/choices.ts'
+import { checkOption } from '../options/validate.ts'
+import { type Decision, neededBy } from '../store/call.ts'
+import type { RowRequest } from './add-up.ts'
+import { callsOf } from './calls-of.ts'
+import { combined, wasRepeated } from './combined.ts'
+import { found } from './enough.ts'
+import { idCall } from './ids.ts'
+import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
+import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
+import type { Found } from './sending.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, withoutRow } from './together.ts'
+import { withFunds } from './with-funds.ts'
+
+/** Decides all requests together: all are consumed, or none. */
+export async function limitRequests<Request extends Requested>(
+  requests: readonly Request[],
+  { tx, once, signal }: AllOptions,
+): Promise<LimitAllResult<Request>> {
+  checkOption(signal === undefined, 'signal ends a wait, so it needs wait.')
+  const calls = await callsOf(requests, limitRequest)
+  try {
+    return combined(requests, await decideAll(calls, tx, once && [await idCall(once, calls)]))
+  } catch (error) {
+    throw ownError(error)
+  }
+}
+
+/**
+ * The answers to calls of which all are consumed, or none, in the order of the calls. If all are allowed, each
+ * answer has its payment.
+ *
+ * @param ids The calls that use up ids. If they were used before, the answers show the present state.
+ * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
+ */
+export function decideAll(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  ids: readonly (LimiterCall | undefined)[] = [],
+): Promise<Answered[]> {
+  return watched(calls, tx, () => answerTogether(calls, tx, ids), reportsOf)
+}
+
+/** A repeated call has charged nothing. */
+export function reportsOf(answered: readonly Answered[]): Report[] {
+  return answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined }))
+}
+
+/** The answers to calls that were decided once. During an outage, `onError` answers. */
+export async function answerTogether(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  ids: readonly (LimiterCall | undefined)[],
+): Promise<Answered[]> {
+  try {
+    if (calls.some(isFunded)) return (await sendCalls(calls, tx, () => ({ ids }))).answered
+    // What sends rows that had to be found would take a third of the time of a list that has none.
+    const asked = askedOf(calls, tx, ...ids)
+    return answersIn(asked, await takeTogether(asked))
+  } catch (error) {
+    const [first] = calls
+    if (!first || first.checker.joined(tx)) throw error
+    return degraded(error, calls)
+  }
+}
+
+/** How calls were sent, and their answers. */
+interface SentCalls {
+  readonly sent: SentPayers
+  readonly answered: Answered[]
+}
+
+/** Sends calls some of which may have rows that only a read can find. During an outage it throws. */
+export function sendCalls(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  besideOf: (payers: readonly Payer[]) => Beside,
+): Promise<SentCalls> {
+  if (!calls.some(isFunded)) return sendIn(calls, tx, besideOf)
+  const checkers = calls.map(({ checker }) => checker)
+  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, besideOf))
+}
+
+async function sendIn(
+  calls: readonly LimiterCall[],
+  at: At,
+  besideOf: (payers: readonly Payer[]) => Beside,
+): Promise<SentCalls> {
+  const find = ({ funds, call, force }: FundedCall) => {
+    const as = call.reserved > 0 ? 'reserve' : undefined
+    return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
+  }
+  const sent = await withFunds(calls, find, at, besideOf)
+  const { payers } = sent
+  const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
+  const answered = ofEach(payers, others, (purse, payer) =>
+    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.fate)),
+  )
+  return { sent, answered }
+}
+
+/** The answer to a call that funds pay. */
+function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answered): Answered {
+  if (answer.success) return { ...more, answer: { ...answer, ...grantedIn(call, more.paid.rate) } }
+  return { ...more, answer: checker.terms.reporting.dryRun ? letPass(answer, call) : answer }
+}
+
+/** The answers in the order of the calls. */
+function answersIn(asked: Asked, decisions: Found): Answered[] {
+  if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
+  return addReturned(asked, decisions, answersOf(asked, decisions))
+}
+
+function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
+  return new AnswerTo(found(unlimited, each), each.checker.terms.reporting)
+}
+
+/** The answers to calls whose id was used before. */
+function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
+  return asked.calls.map((each) => {
+    const row = asked.rowOf.get(each)
+    const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
+    return {
+      answer: { ...(answer as Allowed), ...grantedIn(each.call, 0), repeated: true },
+      paid: NOTHING,
+    }
+  })
+}
+
+/** The answers to calls that were decided now. */
+function answersOf(asked: Asked, decisions: Found): Answered[] {
+  const { isDone, looks } = decisions
+  // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
+  const reported: RowRequest[] = []
+  return asked.calls.map((each) => {
+    const { call } = each
+    const row = asked.rowOf.get(each)
+    const blocked = blockedUntil(asked, decisions, each)
+    if (blocked !== undefined) return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOTHING }
+    if (!row) return unlimitedAnswer(asked, each)
+    const look = found(looks, row)
+    const { dryRun } = row.reporting
+    if (call.purpose === 'take' && !fits(row, look)) {
+      const denied = denialOf(row, look)
+      return { answer: dryRun ? letPass(denied, call) : denied, paid: NOTHING }
+    }
+    const part = isDone ? partsOf(row, look).at(-1) : undefined
+    if (!part) return presentOf(row, look)
+    const isReported = reported.includes(row)
+    reported.push(row)
+    const decision = isReported ? { ...part.decision, ended: undefined } : part.decision
+    const paid = paymentOf({ call, decision, place: 0 })
+    const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
+    return { answer: answerOf({ call: part.call, decision, place: 0 }, reporting), paid }
+  })
+}
+
+/** The denial of a call whose key is blocked until then, or longer if the limit has too little then. */
+function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, until: number): Denied {
+  const row = asked.rowOf.get(each)
+  const look = row ? found(looks, row) : withoutRow(asked, looks, each)
+  const own = row && !fits(row, look) ? denialOf(row, look) : denialUntil(each.call.limiter, look, until)
+  const denied = behindBlock(own, until)
+  return { ...denied, retryAfter: denied.reset - look.now }
+}
+
+/** The present state of a limit that would allow, but from which nothing was taken. */
+function presentOf(row: RowRequest, look: Decision): Answered {
+  const call: RowRequest = { ...row, rate: 0, atLeast: null, purpose: 'look' }
+  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: NOTHING }
+}
+
+/** Adds to the answers of refunds how much was given back. */
+function addReturned({ calls, rowOf }: Asked, { isDone, looks }: Found, answers: Answered[]): Answered[] {
+  if (calls.every(({ call }) => call.rate >= 0)) return answers
+  // For each row, the amount that refunds gave back and no answer has reported yet.
+  const unreported = new Map([...looks].map(([row, look]) => [row, isDone ? returnedTo(row, look) : 0]))
+  return answers.map((answered, place) => {
+    const each = calls[place] as LimiterCall
+    const { rate } = each.call
+    const row = rowOf.get(each)
+    if (!row || rate >= 0) return answered
+    const rest = unreported.get(row) ?? 0
+    const returned = Math.min(-rate, rest)
+    unreported.set(row, rest - returned)
+    return { answer: { ...answered.answer, returned }, paid: answered.paid }
+  })
+}
+
+/** A denial, which counts the refunds for `reset`, but not for `remaining`. */
+function denialOf(row: RowRequest, look: Decision): Denied {
+  const { limiter, needed } = row
+  return denialUntil(limiter, look, whenAvailable(limiter, afterRefund(row, look), needed))
+}
+
+/** The thresholds that a charge may cross: those that were not reached before the refunds. */
+function notReached(
+  { limiter, reporting: { thresholds } }: RowRequest,
+  look: Decision,
+): readonly Threshold[] {
+  if (thresholds.length === 0) return thresholds
+  const [capacity, reached] = [capacityOf(limiter, look), reachedIn(limiter, look)]
+  return crossedFrom(limiter, capacity, reached, Number.POSITIVE_INFINITY, thresholds)
+}
+
+const NOTHING = { rate: 0, windowStart: null, usedBefore: null }

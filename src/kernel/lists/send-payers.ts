@@ -1,0 +1,140 @@
+import type { At } from '../engine/bounds.ts'
+import type { LimiterCall } from '../engine/checker.ts'
+import { type Fate, isFound, type PayingCall, type Purse } from '../engine/funds.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Decision } from '../store/call.ts'
+import { found, paidIn } from './enough.ts'
+import type { Found, Group, List } from './sending.ts'
+import { type Asked, askedOf, isRepeated, takeTogether } from './together.ts'
+
+/** A call of a list, and the rows that pay it. */
+export interface Payer {
+  readonly call: LimiterCall
+  readonly rows: readonly PayingCall[]
+  /** Undefined if the call has one row, its own. */
+  readonly purse: Purse | undefined
+}
+
+/** How the rows of payers were charged. */
+export interface SentPayers {
+  readonly payers: readonly Payer[]
+  readonly asked: Asked
+  readonly decisions: Found
+  readonly fate: Fate
+  readonly groups: readonly Group[]
+  /** Whether the list was charged, or its id was used before. */
+  readonly isOver: boolean
+  decisionsOf(payer: Payer): readonly Decision[]
+}
+
+/** What is sent beside the rows of payers. */
+export interface Beside {
+  /** The calls that use up ids, or close estimates. */
+  readonly ids?: readonly (LimiterCall | undefined)[] | undefined
+  /** The calls that open estimates, each with the calls whose payments it notes. */
+  readonly notes?: ReadonlyMap<LimiterCall, readonly LimiterCall[]> | undefined
+  /** The rate that all rows pay together. Default: the rows of a call that funds pay share its rate. */
+  readonly shared?: Pick<Group, 'rate' | 'least'>
+}
+
+/** A call that only its own row pays, or no row. */
+export function byItself(call: LimiterCall): Payer {
+  return { call, rows: [call], purse: undefined }
+}
+
+/** Sends the rows of payers as a list. */
+export async function sendPayers(payers: readonly Payer[], tx: At, beside: Beside): Promise<SentPayers> {
+  const { asked, groups, notes } = listOf(payers, tx, beside)
+  const { rowOf } = asked
+  const decisions = await takeTogether(asked, { groups, notes })
+  const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
+  return {
+    payers,
+    asked,
+    decisions,
+    fate,
+    groups,
+    isOver: fate !== 'not charged',
+    decisionsOf: ({ rows }): readonly Decision[] =>
+      rows.flatMap((each) => {
+        const row = rowOf.get(each)
+        return row ? [found(decisions.looks, row)] : []
+      }),
+  }
+}
+
+/**
+ * The rows of payers as a list.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
+ */
+export function listOf(
+  payers: readonly Payer[],
+  tx: At,
+  { ids = [], notes, shared }: Beside,
+): { readonly asked: Asked } & Pick<List, 'groups' | 'notes'> {
+  // A call without rows stands for itself.
+  const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
+  const opening = notes ? [...notes.keys()] : []
+  const shares = opening.filter(isFound)
+  const names = shares.length > 0 ? opening.filter((each) => !isFound(each)) : opening
+  const asked = askedOf(shares.length > 0 ? [...calls, ...shares] : calls, tx, ...ids, ...names)
+  const groups = shared
+    ? [
+        groupOf(
+          payers.flatMap(({ rows }) => rows),
+          asked,
+          shared,
+        ),
+      ]
+    : groupsOf(payers, asked)
+  const { rowOf } = asked
+  const noted = opening.map(
+    (each) => [found(rowOf, each), (notes?.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
+  )
+  return { asked, groups, notes: new Map(noted) }
+}
+
+/** What each payer has paid of the rate that they share. */
+export function paidByEach({ payers, groups, decisions }: SentPayers): readonly number[] {
+  const shares = groups.flatMap((group) => paidIn(group, decisions.looks)).values()
+  return payers.map(({ rows }) => rows.reduce((sum) => sum + (shares.next().value as number), 0))
+}
+
+/** One of each payer: of those that funds pay by the function, and of the others in their order. */
+export function ofEach<T>(
+  payers: readonly Payer[],
+  others: readonly T[],
+  funded: (purse: Purse, payer: Payer) => T,
+): T[] {
+  const rest = others.values()
+  return payers.map((payer) => (payer.purse ? funded(payer.purse, payer) : (rest.next().value as T)))
+}
+
+/** The calls that have one row each, their own. */
+export function plainCalls(payers: readonly Payer[]): LimiterCall[] {
+  return payers.flatMap(({ purse, call }) => (purse ? [] : [call]))
+}
+
+function groupsOf(payers: readonly Payer[], asked: Asked): Group[] {
+  return payers.flatMap(({ rows, purse }) => {
+    const rate = purse?.rate
+    return rate === undefined ? [] : [groupOf(rows, asked, { rate, least: rate })]
+  })
+}
+
+/** The rows as a group that pays a rate. A limit without a row pays all the rest. */
+function groupOf(
+  rows: Payer['rows'],
+  { rowOf }: Pick<Asked, 'rowOf'>,
+  { rate, least }: Pick<Group, 'rate' | 'least'>,
+): Group {
+  const order = rows.map((each) => rowOf.get(each))
+  const charged = order.filter((row) => row !== undefined)
+  checkOption(new Set(charged).size === charged.length, 'Two of the requests are for one row.')
+  const pays = rows.flatMap(({ pays: what }, place) => {
+    const row = order[place]
+    return what && row ? [[row, what] as const] : []
+  })
+  return { rate, least, order, pays: new Map(pays) }
+}

@@ -1,0 +1,52 @@
+import type { Connection } from '../database/connection.ts'
+import type { Sending } from '../database/sending.ts'
+import type { Pays } from '../sql/list-row.ts'
+import type { Commit } from '../sql/setting.ts'
+import type { Decision } from '../store/call.ts'
+import type { RowRequest } from './add-up.ts'
+
+/**
+ * Rows that pay one rate together, in their `order`. An undefined entry is a limit without a row, and pays all
+ * the rest.
+ */
+export interface Group {
+  readonly rate: number
+  /** The least that they have to pay together. */
+  readonly least: number
+  readonly order: readonly (RowRequest | undefined)[]
+  /** What rows pay. Default: what they have. */
+  readonly pays?: ReadonlyMap<RowRequest, Pays> | undefined
+}
+
+/**
+ * The rows of estimates, each with the rows whose payments it notes. An undefined entry is a limit without a
+ * row.
+ */
+export type Notes = ReadonlyMap<RowRequest, readonly (RowRequest | undefined)[]>
+
+/** A list and how it is sent. */
+export interface List {
+  readonly connection: Connection
+  /** Sorted in the order in which every list locks. */
+  readonly rows: readonly RowRequest[]
+  /** The rows that are in none of the groups pay their own rates. */
+  readonly groups: readonly Group[]
+  readonly notes: Notes
+  readonly commit: Commit
+  /**
+   * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and
+   * how far the statement has come if other lists share it. An error that this throws ends the list.
+   */
+  readonly onSend: (mayCharge: boolean, mayWait: boolean, shared?: Sending) => void
+  /** Times in the calendar periods to send, where the database has returned one. */
+  periodsMs: Map<RowRequest['row'], number> | undefined
+  /** Whether missing rows were inserted for the list. */
+  hasMade: boolean
+}
+
+/** The answer of a statement. `isDone` says whether it charged the list. */
+export interface Found {
+  readonly isDone: boolean
+  /** The rows as they were before. Rows that are not in here do not exist, or others hold them. */
+  readonly looks: ReadonlyMap<RowRequest, Decision>
+}

@@ -1,0 +1,234 @@
+import type { Outcome } from '../answers/outcome.ts'
+import { onceFor } from '../base/once-for.ts'
+import { type Connection, telling } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { retrying } from '../database/retry.ts'
+import { type At, type CallTime, isCallTime, timedOut } from '../engine/bounds.ts'
+import type { Checker, LimiterCall } from '../engine/checker.ts'
+import { endOfBlock, gateOf, passing } from '../engine/gate.ts'
+import { isRequest, unlimitedOutcome } from '../engine/unlimited.ts'
+import { hastiestOf } from '../engine/within-timeout.ts'
+import { Work } from '../engine/work.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption } from '../options/validate.ts'
+import { Turns } from '../queue/turns.ts'
+import type { Commit } from '../sql/setting.ts'
+import type { Decision } from '../store/call.ts'
+import { addUp, type RowRequest } from './add-up.ts'
+import { chargeFreeList, chargeList, decided } from './all-or-nothing.ts'
+import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
+import { found } from './enough.ts'
+import { inLockOrder } from './list.ts'
+import { fits, isLook } from './parts.ts'
+import type { Found, List } from './sending.ts'
+import { withoutLeases } from './without-leases.ts'
+
+// Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
+
+/** Calls, the rows that they charge, and the transaction that they join. */
+export interface Asked {
+  readonly calls: readonly LimiterCall[]
+  readonly checkers: readonly Checker[]
+  readonly joined: Connection | undefined
+  /** The time of the whole call, if it takes more than this list. */
+  readonly time: CallTime | undefined
+  /** The row of each call that the database decides. */
+  readonly rowOf: ReadonlyMap<LimiterCall, RowRequest>
+  /**
+   * The outcomes of calls without a limit. Their clocks may fail, so they are read before anything is charged.
+   */
+  readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
+  /** The rows of ids, for calls that are charged once. */
+  readonly ids: readonly RowRequest[]
+  /** The rows of gates that deny the call while its key is blocked. */
+  readonly gateOf: ReadonlyMap<LimiterCall, RowRequest>
+}
+
+/** @param used The calls that use up ids, for calls that are charged once. */
+export function askedOf(
+  calls: readonly LimiterCall[],
+  tx: At,
+  ...used: readonly (LimiterCall | undefined)[]
+): Asked {
+  const ids = used.filter((id) => id !== undefined)
+  const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
+  const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
+  const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
+  const checkers = distinct(all.map(({ checker }) => checker))
+  const [first] = checkers
+  checkOption(first !== undefined, 'At least one request is needed.')
+  const { db } = first.rows.connection
+  checkOption(
+    checkers.every(({ rows }) => rows.connection.db === db),
+    'The limiters of one call must have the same db.',
+  )
+  // If a clock fails, it must fail before any SQL.
+  for (const { rows } of checkers) rows.namespace.clock?.()
+  const joined = first.joined(tx)
+  const rowOf = addUp(all)
+  const unlimited = calls.filter(({ call }) => !isRequest(call))
+  return {
+    calls,
+    checkers,
+    joined,
+    time: isCallTime(tx) ? tx : undefined,
+    rowOf,
+    unlimited: valuesOf(unlimited, ({ call, checker }) => unlimitedOutcome(call, checker.clockMs())),
+    ids: ids.map((id) => found(rowOf, id)),
+    gateOf: valuesOf(gated, (_, place) => found(rowOf, gates[place] as LimiterCall)),
+  }
+}
+
+const NONE: ReadonlyMap<LimiterCall, never> = new Map<LimiterCall, never>()
+
+/** A value for each of the calls. Most lists have no such calls. */
+function valuesOf<T>(
+  calls: readonly LimiterCall[],
+  make: (each: LimiterCall, place: number) => T,
+): ReadonlyMap<LimiterCall, T> {
+  return calls.length === 0 ? NONE : new Map(calls.map((each, place) => [each, make(each, place)]))
+}
+
+/** Each of the few values once. */
+function distinct<T>(values: readonly T[]): T[] {
+  return values.filter((value, place) => values.indexOf(value) === place)
+}
+
+/** Whether one of the ids was used before, so that nothing was charged. */
+export function isRepeated(asked: Asked, decisions: Found): boolean {
+  return usedIds(asked, decisions).length > 0
+}
+
+/**
+ * The names that were in use, of calls that open estimates: all of them, or none.
+ *
+ * @throws RatelimitError `OTHER_RESERVATION`
+ */
+export function checkNames(asked: Asked, decisions: Found): void {
+  const used = usedIds(asked, decisions)
+  if (used.length === 0 || used.length === asked.ids.length) return
+  throw new RatelimitError(
+    'OTHER_RESERVATION',
+    'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
+  )
+}
+
+function usedIds({ ids }: Asked, { looks }: Found): readonly RowRequest[] {
+  return ids.filter((id) => !fits(id, found(looks, id)))
+}
+
+/** When the call's key is not blocked any more. Undefined if it is not blocked now. */
+export function blockedUntil(asked: Asked, { looks }: Found, each: LimiterCall): number | undefined {
+  const gate = asked.gateOf.get(each)
+  return gate && endOfBlock(found(looks, gate))
+}
+
+/** The state of a limit without a row. If its key can be blocked, the block's row has the database's time. */
+export function withoutRow({ unlimited, gateOf }: Asked, looks: Found['looks'], each: LimiterCall): Decision {
+  const { decision } = found(unlimited, each)
+  const gate = gateOf.get(each)
+  return gate ? { ...decision, now: found(looks, gate).now } : decision
+}
+
+/** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */
+export async function takeTogether(
+  asked: Asked,
+  { groups = [], notes = new Map() }: Partial<Pick<List, 'groups' | 'notes'>> = {},
+): Promise<Found> {
+  const rows = distinct([...asked.rowOf.values()])
+  const followUp = () => {
+    // Remembered denials may be wrong if the rows have more than before.
+    for (const { checker, call } of asked.calls) checker.followUpJoined(call)
+  }
+  try {
+    return await withoutLeases(asked, (time) =>
+      chargeTogether(asked, time, { rows, groups, notes }, followUp),
+    )
+  } finally {
+    followUp()
+  }
+}
+
+/**
+ * Charges the rows: in the transaction, or by statements of its own when the turn of the rows comes. `followUp`
+ * is called when these statements have ended, which may be after the call has timed out.
+ */
+function chargeTogether(
+  { checkers, joined }: Asked,
+  time: CallTime | undefined,
+  list: Pick<List, 'rows' | 'groups' | 'notes'>,
+  followUp: () => void,
+): Promise<Found> {
+  const rows = inLockOrder(list.rows)
+  const charges = !rows.every(isLook)
+  if (joined || rows.length === 0) {
+    const home = (checkers[0] as Checker).rows.connection
+    const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
+    return chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
+  }
+  const hastiest = hastiestOf(checkers)
+  const { watch } = hastiest.alone
+  // In Workers a call cannot wait for another one's statement.
+  const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
+  const work = new Work<Found, Found | undefined>(hastiest, hastiest.boundsOf(time))
+  const { sending } = work
+  const connection = telling(hastiest.rows.connection, sending)
+  const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
+  const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
+  const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
+    // The call has ended, so nothing more is sent.
+    if (work.isOver) throw timedOut(false, work.isContended)
+    work.mayCharge = mayCharge && charges
+    work.mayWait = mayWait
+    work.statement = shared
+    work.sending = shared ?? sending
+    work.isContended ||= mayWait
+  }
+  const { groups, notes } = list
+  const own: List = { rows, groups, notes, connection, commit, periodsMs: undefined, hasMade: false, onSend }
+  const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
+  const prepareAll = async () => {
+    for (const ensureTables of ensures) await ensureTables()
+  }
+  const prepare = ensures.length === 0 ? undefined : prepareAll
+  const turn = inTurn
+    ? turnsOn(connection.db).enter(queued(own, watch, prepare, () => work.isOver))
+    : undefined
+  if (turn) {
+    work.mayWait = true
+    work.isContended = turn.isBehind
+  }
+  const charge = async (found: Found | undefined) => {
+    work.mayWait = false
+    if (!turn) await prepare?.()
+    let first = found ?? (await retrying(() => askAlone(own)))
+    const charging = () => {
+      const given = first
+      first = undefined
+      return chargeFreeList(own, given)
+    }
+    const free = first && (await retrying(charging))
+    if (free) return free
+    work.mayWait = true
+    work.isContended = true
+    await turn?.mayWait()
+    return retrying(() => chargeList(own))
+  }
+  const charged = work.begin(turn ?? { leave: hastiest.enter() }, (found) => {
+    if (found && isDecided(own, found)) {
+      followUp()
+      return decided(own, found)
+    }
+    return watch(() => charge(found)).finally(followUp)
+  })
+  for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
+  return charged
+}
+
+/** The turns on a database, which all its limiters share. */
+const turnsOn = /* @__PURE__ */ onceFor((_: Database) => new Turns<SharedList, Found>(decideLists))
+
+/** How the statement of several limiters commits: in the strictest way that one of them needs. */
+function commitTogether(commits: readonly Commit[]): Commit {
+  return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
+}

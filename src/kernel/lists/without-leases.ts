@@ -1,0 +1,47 @@
+import type { Connection } from '../database/connection.ts'
+import { type CallTime, isCallTime } from '../engine/bounds.ts'
+import type { Checker, LimiterCall } from '../engine/checker.ts'
+import { withinTimeout } from '../engine/within-timeout.ts'
+
+/** A list. */
+interface Listed {
+  readonly calls: readonly LimiterCall[]
+  readonly checkers: readonly Checker[]
+  readonly joined: Connection | undefined
+  readonly time: CallTime | undefined
+}
+
+/**
+ * Works while this process has no units of the calls' keys in leases: a list has to find them in the rows. They
+ * come back within the time of the call. In a caller's transaction they count as used, because they cannot come
+ * back by it.
+ */
+export function withoutLeases<T>(
+  { calls, checkers, joined, time: own }: Listed,
+  work: (time: CallTime | undefined) => Promise<T>,
+): Promise<T> {
+  const leasing = calls.filter(({ checker, call }) => checker.leases && call.purpose !== 'look' && !joined)
+  if (leasing.length === 0) return work(own)
+  return withinTimeout(checkers, own, async (at) => {
+    const time = isCallTime(at) ? at : undefined
+    const withheld = leasing.flatMap(({ checker, call }) => checker.leases?.withhold(call.key) ?? [])
+    const returned = Promise.all(withheld.map((each) => each.returned))
+    try {
+      await (time ? endOf(time, returned) : returned)
+      return await work(time)
+    } finally {
+      for (const { end } of withheld) end()
+    }
+  })
+}
+
+/** Waits until the work or the time is over. */
+function endOf(time: CallTime, work: Promise<unknown>): Promise<void> {
+  return new Promise((resolve) => {
+    const deadline = time.begin({ over: resolve })
+    work.then(() => {
+      deadline.stop()
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,244 @@
+import { checkSwitch } from '../base/check-options.ts'
+import { kindOf } from '../base/kind-of.ts'
+import { hmacWith, sha256 } from '../database/digest.ts'
+import { checkTablesGiven } from '../database/given.ts'
+import { RatelimitError } from '../errors.ts'
+import type { Limiter } from '../limits/algorithm.ts'
+import type { Credits } from '../limits/credits.ts'
+import { BLOCKED, DENIED } from '../sql/own-prefixes.ts'
+import type { Call, Purpose } from '../store/call.ts'
+import type { LimitOptions, RefundOptions } from './calls.ts'
+import type { RatelimitConfig } from './config.ts'
+
+// Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
+
+/** Prefix and key form one index entry. Postgres allows twice as much, but the index would be deep and slow. */
+const MAX_BYTES = 1024
+
+const utf8 = new TextEncoder()
+
+const MAX_TIME_MS = Date.UTC(10_000)
+
+/** The options that name rows and the clock. */
+type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
+export function checkRows(options: Rows): void {
+  const { prefix, tables, clock, durable } = options
+  checkPrefix(prefix)
+  checkClock(clock)
+  checkSwitch(durable, 'durable')
+  if (tables !== undefined) checkTablesGiven(tables)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkClock(clock: unknown): void {
+  checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
+}
+
+/** Options of a charge, or of a refund. */
+export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
+
+/**
+ * The call with these options. Its limiter is the one in the options, or else `own`.
+ *
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
+ */
+export function callOf(prefix: string, own: Limiter | Credits, key: string, options: OptionsOfCall): Call {
+  checkLimiter(own)
+  const { rate = 1, limiter = own, force = false, atLeast, start } = options
+  checkKey(key, prefix)
+  if (limiter !== own) checkLimiter(limiter)
+  checkKind(own, limiter)
+  checkRate(rate, limiter, prefix)
+  if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
+  if (start !== undefined) checkStart(start, rate)
+  // A window has paid, and this limit has no windows.
+  const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
+  const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
+  return {
+    key,
+    rate: given,
+    limiter,
+    purpose,
+    atLeast: atLeast ?? null,
+    paidWindowStart: start ?? null,
+    refundableUntil: null,
+    within: null,
+    reserved: 0,
+    refusesOther: false,
+  }
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkStart(start: unknown, rate: number): void {
+  checkOption(Number.isFinite(start), 'start must be the start in an answer, in Unix milliseconds.')
+  checkOption(rate < 0, 'start needs a negative rate: it names the window that gets the refund.')
+}
+
+/** Far above the tolerance of buckets, so that something is taken. */
+const MIN_AT_LEAST = 1e-6
+
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+function checkAtLeast(
+  atLeast: unknown,
+  rate: number,
+  limiter: Limiter,
+  prefix: string,
+  force: boolean,
+): void {
+  checkRate(atLeast, limiter, prefix, 'atLeast')
+  if (atLeast < MIN_AT_LEAST || atLeast > rate) {
+    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 0.000001 to the rate.')
+  }
+  checkOption(!force, 'atLeast has no meaning with force: true, which takes the whole rate.')
+}
+
+/** The purpose of a call with this rate, unless it is forced. */
+export function purposeOf(rate: number): Purpose {
+  if (rate > 0) return 'take'
+  return rate < 0 ? 'adjust' : 'look'
+}
+
+/** @throws RatelimitError `INVALID_PREFIX` */
+export function checkPrefix(prefix: unknown): asserts prefix is string {
+  const fault = faultOf(prefix, '') ?? reservedFaultOf(String(prefix))
+  if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
+}
+
+function reservedFaultOf(prefix: string): string | undefined {
+  const end = [DENIED, BLOCKED].find((each) => prefix.endsWith(each))
+  return end ? `must not end with "${end}", where the package keeps rows of its own` : undefined
+}
+
+/**
+ * A function that hashes keys for storage: the SHA-256 in hexadecimal, or with a secret the HMAC-SHA-256. It
+ * refuses an invalid key with `INVALID_KEY`.
+ */
+export function hashOf(secret: string | true, prefix: string): (key: unknown) => Promise<string> {
+  const digest = secret === true ? sha256 : hmacWith(secret)
+  return async (key) => {
+    refuseKey(textFaultOf(key), prefix)
+    return digest(String(key))
+  }
+}
+
+/** Whether the key is valid for a row. */
+export function isStorable(key: string, prefix: string): boolean {
+  return faultOf(key, prefix) === undefined
+}
+
+/** @throws RatelimitError `INVALID_KEY` */
+export function checkKey(key: unknown, prefix: string): asserts key is string {
+  refuseKey(faultOf(key, prefix), prefix)
+}
+
+function refuseKey(fault: string | undefined, prefix: string): void {
+  if (fault) throw new RatelimitError('INVALID_KEY', `The key of ${JSON.stringify(prefix)} ${fault}.`)
+}
+
+function textFaultOf(text: unknown): string | undefined {
+  if (typeof text !== 'string') return `must be a string, and not ${kindOf(text)}`
+  if (text === '') return 'must not be empty'
+  if (text.includes('\0')) return 'must not contain NUL, which Postgres cannot store'
+  // A lone surrogate would be stored as U+FFFD, so that two keys could become one.
+  if (!text.isWellFormed()) return 'must be well-formed Unicode'
+  return undefined
+}
+
+function faultOf(text: unknown, before: string): string | undefined {
+  const fault = textFaultOf(text)
+  if (fault || typeof text !== 'string') return fault
+  // A UTF-16 unit takes at most three bytes, so most keys need no counting.
+  const units = before.length + text.length
+  if (units * 3 > MAX_BYTES && utf8.encode(before + text).length > MAX_BYTES) {
+    return `is too long: prefix and key may have ${MAX_BYTES} bytes of UTF-8 together; hash longer keys`
+  }
+  return undefined
+}
+
+/**
+ * Checks a rate, or another number in place of one.
+ *
+ * @throws RatelimitError `INVALID_RATE`
+ */
+export function checkRate(
+  rate: unknown,
+  { algorithm }: Limiter,
+  prefix: string,
+  what = 'The rate',
+): asserts rate is number {
+  const valid = algorithm.integersOnly
+    ? Number.isSafeInteger(rate)
+    : Number.isFinite(rate) && Math.abs(Number(rate)) <= Number.MAX_SAFE_INTEGER
+  if (valid) return
+  const needed = algorithm.integersOnly ? 'a whole number' : 'a number'
+  throw new RatelimitError(
+    'INVALID_RATE',
+    `${what} of ${JSON.stringify(prefix)} must be ${needed} of at most 2^53 - 1, and not ${kindOf(rate)}.`,
+  )
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkLimiter(limiter: Limiter | Credits): asserts limiter is Limiter {
+  checkOption(!isCredits(limiter), 'Ratelimit.credits has no such call.')
+  checkOption(
+    typeof limiter?.algorithm?.numbers?.available === 'function',
+    'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
+  )
+}
+
+/**
+ * Checks a limit in place of the limiter's own. Another algorithm would replace the row's state, and the paid
+ * credits of a balance would be lost.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`
+ */
+export function checkKind(own: Limiter, limiter: Limiter): void {
+  if (!limiter.stored || isBalance(limiter) === isBalance(own)) return
+  throw new RatelimitError(
+    'INVALID_LIMIT',
+    'A balance accepts no other algorithm, and no other limit accepts a balance.',
+  )
+}
+
+/** @throws RatelimitError `INVALID_OPTION` for what is no limiter of any kind */
+export function checkLimiterGiven(limiter: Limiter | Credits): void {
+  if (!isCredits(limiter)) checkLimiter(limiter)
+}
+
+/** Whether it is credits in grants of their own. */
+export function isCredits(limiter: unknown): limiter is Credits {
+  return Object(limiter).kind === 'credits'
+}
+
+/** Whether the limit is prepaid: it has only what was granted, and nothing refills. */
+export function isBalance({ algorithm }: Limiter): boolean {
+  return algorithm.numbers.grant !== undefined
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkOption(valid: boolean, message: string): asserts valid {
+  if (!valid) throw new RatelimitError('INVALID_OPTION', message)
+}
+
+/**
+ * The Unix milliseconds of an injected clock.
+ *
+ * @throws RatelimitError `INVALID_CLOCK`
+ */
+export function readClock(clock: () => Date): number {
+  const time = timeOn(clock)
+  const ms = time instanceof Date ? time.getTime() : Number.NaN
+  if (!(Math.abs(ms) < MAX_TIME_MS))
+    throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date before the year 10,000.')
+  return ms
+}
+
+function timeOn(clock: () => unknown): unknown {
+  try {
+    return clock()
+  } catch (cause) {
+    throw new RatelimitError('INVALID_CLOCK', 'The clock threw an error: see the cause.', { cause })
+  }
+}

@@ -1,0 +1,298 @@
+import { newSending, withdraw } from '../database/sending.ts'
+import type { Decision, Request } from '../store/call.ts'
+import { isWorthOne, shareOf } from './batch-size.ts'
+import { HeldQueues } from './held-queues.ts'
+import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
+import { overload, type Waiting } from './room.ts'
+import { Slots } from './slots.ts'
+
+/** The most keys in one statement: enough for any burst, and few enough that it stays short. */
+const MAX_KEYS = 500
+
+/**
+ * Lets calls that arrive while checks are under way share the next statement.
+ *
+ * There is no timer. A call that finds a free slot is sent at the end of this turn of the event loop, together
+ * with the other calls of the turn. The calls of a key are decided in their order. Statements can overtake each
+ * other, so a key is in one batch at a time. If all callers of a batch have given up, its keys go on without
+ * it.
+ */
+export class Coalescer<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
+  readonly #decider: Decider<R, D>
+  readonly #slots: Slots
+  /** By their keys. Looks have queues of their own, because they never wait for a row. */
+  readonly #looks = new Map<string, KeyQueue<R, D>>()
+  readonly #others = new Map<string, KeyQueue<R, D>>()
+  readonly #ready = new Set<KeyQueue<R, D>>()
+  /** The batches that still have callers. */
+  readonly #underWay = new Set<Batch<R, D>>()
+  /** Created when a row is found held for the first time. */
+  #held: HeldQueues<KeyQueue<R, D>> | undefined
+  readonly #waiting: Waiting
+  #starting = false
+
+  /** @param waiting Counts its calls, and may count others that wait. They share the limit. */
+  constructor(decider: Decider<R, D>, connections: number, waiting: Waiting = { calls: 0 }) {
+    this.#decider = decider
+    this.#waiting = waiting
+    this.#slots = new Slots(connections, () => this.#start())
+  }
+
+  /** Adds the call to its key's queue, and so to the next batch that has room. */
+  add(call: Pending<R, D>): void {
+    const { request } = call
+    const known = this.#queuesFor(request).get(request.key)
+    const refusal = overload(known?.waiting ?? 0, this.#waiting.calls)
+    if (refusal) {
+      call.fail(refusal)
+      return
+    }
+    this.#waiting.calls++
+    const queue = known ?? this.#newQueue(request)
+    queue.waiting++
+    const last = queue.groups.at(-1)
+    const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
+    if (isOpen && this.#canJoin(last, call)) last.calls.push(call)
+    else queue.groups.push({ request, calls: [call] })
+    if (known || queue.isHeld) call.isContended = true
+    this.#startSoon()
+  }
+
+  #canJoin({ request, calls: [first] }: CallGroup<R, D>, call: Pending<R, D>): boolean {
+    if (first?.mayChange || call.mayChange) return false
+    return this.#decider.sameRequest(request, call.request)
+  }
+
+  cancel(call: Pending<R, D>): boolean {
+    call.isOver = true
+    const queue = this.#queuesFor(call.request).get(call.request.key)
+    const { batch } = call
+    if (batch) {
+      const isWithdrawn = withdraw(batch.sending)
+      this.#giveUp(batch, 1)
+      return !isWithdrawn
+    }
+    if (!queue) return true
+    this.#waiting.calls--
+    queue.waiting--
+    queue.cancelled++
+    // A search for each one would take too long if thousands are cancelled at once.
+    if (queue.cancelled >= queue.waiting) removeCancelled(queue)
+    if (queue.groups.length === 0) this.#remove(queue)
+    return false
+  }
+
+  #queuesFor({ purpose }: Queued): Map<string, KeyQueue<R, D>> {
+    return purpose === 'look' ? this.#looks : this.#others
+  }
+
+  #remove(queue: KeyQueue<R, D>): void {
+    queue.siblings.delete(queue.key)
+    this.#ready.delete(queue)
+    if (this.#ready.size === 0) this.#slots.stopWaiting()
+    this.#held?.remove(queue)
+  }
+
+  #startSoon(): void {
+    if (this.#starting) return
+    this.#starting = true
+    endOfTurn().then(() => {
+      this.#starting = false
+      this.#start()
+    })
+  }
+
+  #newQueue(request: R): KeyQueue<R, D> {
+    const queue: KeyQueue<R, D> = {
+      key: request.key,
+      siblings: this.#queuesFor(request),
+      groups: [],
+      waiting: 0,
+      cancelled: 0,
+      batch: undefined,
+      shard: this.#decider.shardOf?.(request.key) ?? 0,
+      isHeld: false,
+    }
+    queue.siblings.set(queue.key, queue)
+    this.#enqueue(queue, request)
+    return queue
+  }
+
+  #enqueue(queue: KeyQueue<R, D>, { purpose }: R): void {
+    if (purpose !== 'look' && this.#held?.addIfHeldLately(queue)) return
+    this.#ready.add(queue)
+  }
+
+  #start(): void {
+    while (this.#isWorthOne() && this.#slots.hasRoom()) this.#decide(this.#nextQueues())
+    this.#held?.start()
+  }
+
+  /** Whether the ready keys are worth one more statement, given those of their kind that are under way. */
+  #isWorthOne(): boolean {
+    return isWorthOne(this.#ready.size, this.#keysUnderWay())
+  }
+
+  /** How many keys are under way that could share a statement with the next ready one. */
+  #keysUnderWay(): number {
+    const [next] = this.#ready
+    let keys = 0
+    for (const { queues } of this.#underWay) if (this.#areAlike(next, queues[0])) keys += queues.length
+    return keys
+  }
+
+  /** Queues whose first groups one statement can decide. */
+  #nextQueues(): KeyQueue<R, D>[] {
+    const most = Math.min(shareOf(this.#ready.size, this.#keysUnderWay(), this.#slots.free), MAX_KEYS)
+    const queues: KeyQueue<R, D>[] = []
+    let first: KeyQueue<R, D> | undefined
+    for (const queue of this.#ready) {
+      removeCancelled(queue)
+      const [group] = queue.groups
+      if (!group || (first && !this.#areAlike(first, queue))) continue
+      first ??= queue
+      this.#ready.delete(queue)
+      queues.push(queue)
+      if (queues.length === most) break
+    }
+    return queues
+  }
+
+  #areAlike(one: KeyQueue<R, D> | undefined, other: KeyQueue<R, D> | undefined): boolean {
+    const [first, second] = [one?.groups[0], other?.groups[0]]
+    if (first === undefined || second === undefined || one?.shard !== other?.shard) return false
+    return this.#decider.canShare(first.request, second.request)
+  }
+
+  #decide(queues: readonly KeyQueue<R, D>[]): void {
+    const batch = this.#send(queues, false)
+    this.#slots.take(batch)
+    this.#underWay.add(batch)
+    const groups = queues.map(({ groups: [first] }) => first as CallGroup<R, D>)
+    this.#decider
+      .decideTogether(groups, (group) => this.#done(batch, group), batch)
+      .then((held) => {
+        this.#slots.leave(batch)
+        this.#underWay.delete(batch)
+        for (const group of held) {
+          for (const call of group.calls) call.hold()
+          this.#hold(batch, group)
+        }
+        this.#startSoon()
+      })
+  }
+
+  #send(queues: readonly KeyQueue<R, D>[], mayWait: boolean): Batch<R, D> {
+    const batch: Batch<R, D> = { queues, mayWait, waiting: 0, sending: newSending() }
+    for (const queue of queues) {
+      const calls = queue.groups[0]?.calls ?? []
+      for (const call of calls) call.batch = batch
+      queue.batch = batch
+      queue.waiting -= calls.length
+      batch.waiting += calls.length
+    }
+    this.#waiting.calls -= batch.waiting
+    return batch
+  }
+
+  /** The queue of a group in the batch. Undefined if the queue has gone on without the batch. */
+  #queueIn(batch: Batch<R, D>, { request }: CallGroup<R, D>): KeyQueue<R, D> | undefined {
+    const queue = this.#queuesFor(request).get(request.key)
+    return queue?.batch === batch ? queue : undefined
+  }
+
+  #hold(batch: Batch<R, D>, group: CallGroup<R, D>): void {
+    const queue = this.#queueIn(batch, group)
+    if (!queue) return
+    const calls = group.calls.filter(({ isOver }) => !isOver)
+    if (calls.length === 0) {
+      this.#goOn(queue)
+      return
+    }
+    for (const call of calls) call.batch = undefined
+    queue.groups[0] = { request: group.request, calls }
+    queue.waiting += calls.length
+    this.#waiting.calls += calls.length
+    queue.batch = undefined
+    this.#held ??= new HeldQueues({
+      decideAlone: (each) => this.#decideAlone(each),
+      tryAgain: (waiting) => {
+        for (const each of waiting) {
+          each.isHeld = false
+          this.#ready.add(each)
+        }
+        this.#start()
+      },
+    })
+    this.#held.add(queue)
+  }
+
+  async #decideAlone(queue: KeyQueue<R, D>): Promise<void> {
+    removeCancelled(queue)
+    const batch = this.#send([queue], true)
+    const group = queue.groups[0] as CallGroup<R, D>
+    await this.#decider.decideAlone(group, batch)
+    this.#done(batch, group)
+  }
+
+  #done(batch: Batch<R, D>, group: CallGroup<R, D>): void {
+    const queue = this.#queueIn(batch, group)
+    if (!queue) return
+    this.#goOn(queue)
+    this.#giveUp(batch, wantedIn(group))
+    this.#startSoon()
+  }
+
+  /**
+   * Subtracts `calls` that were answered or whose callers have given up. When none is left, the rest of the
+   * batch's queues go on, because its statement may never end. If that statement still runs, the locks of the
+   * database keep it apart from later ones.
+   */
+  #giveUp(batch: Batch<R, D>, calls: number): void {
+    batch.waiting -= calls
+    if (batch.waiting > 0) return
+    const stuck = batch.queues.filter((queue) => queue.batch === batch)
+    if (stuck.length === 0) return
+    this.#slots.abandon(batch)
+    this.#underWay.delete(batch)
+    for (const queue of stuck) this.#goOn(queue)
+    this.#startSoon()
+  }
+
+  /** Removes the first group and goes on with the next one. */
+  #goOn(queue: KeyQueue<R, D>): void {
+    queue.groups.shift()
+    queue.batch = undefined
+    queue.isHeld = false
+    const [next] = queue.groups
+    if (next) this.#enqueue(queue, next.request)
+    else queue.siblings.delete(queue.key)
+  }
+}
+
+/** Callers who were just answered ask again within so many microtasks, if they do little in between. */
+const MICROTASKS = 8
+
+/** Promises, because fake timers such as Jest's replace queueMicrotask and process.nextTick. */
+async function endOfTurn(): Promise<void> {
+  for (let i = 0; i < MICROTASKS; i++) await undefined
+}
+
+/** Removes the cancelled calls from the groups that were not sent. */
+function removeCancelled<R extends Queued, D>(queue: KeyQueue<R, D>): void {
+  if (queue.cancelled === 0) return
+  const sent = queue.batch ? 1 : 0
+  const groups = queue.groups.splice(sent).flatMap(({ request, calls }) => {
+    const waiting = calls.filter(({ isOver }) => !isOver)
+    return waiting.length > 0 ? [{ request, calls: waiting }] : []
+  })
+  for (const group of groups) queue.groups.push(group)
+  queue.cancelled = 0
+}
+
+/** How many calls of the group still have callers. This runs for each key of each batch. */
+function wantedIn({ calls }: { readonly calls: readonly { readonly isOver: boolean }[] }): number {
+  let wanted = 0
+  for (const { isOver } of calls) if (!isOver) wanted++
+  return wanted
+}

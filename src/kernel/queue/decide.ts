@@ -1,0 +1,146 @@
+import { telling } from '../database/connection.ts'
+import { retrying, untilDone } from '../database/retry.ts'
+import type { RatelimitError } from '../errors.ts'
+import { applies, askOne } from '../store/ask.ts'
+import {
+  type Answers,
+  type Asked,
+  canShare,
+  type Decision,
+  type Request,
+  sameRequest,
+} from '../store/call.ts'
+import type { Asking, Store } from '../store/store.ts'
+import { Blame } from './blame.ts'
+import { inLockOrder } from './groups.ts'
+import { type Part as Groups, HalvingDecider } from './halving-decider.ts'
+import type { Watch } from './long-waits.ts'
+import type { CallGroup, Decider, Work } from './queue.ts'
+
+/** Decides calls outside of transactions: each statement is a transaction of its own. */
+export class AloneDecider extends HalvingDecider<Request, Decision, Part> implements Decider {
+  readonly canShare: typeof canShare = canShare
+  readonly sameRequest: typeof sameRequest = sameRequest
+  readonly #alone: Asking
+  readonly #watch: Watch
+  /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
+  #aheadMs = 0
+  /** Loaded before the first statement. */
+  #store: Store | undefined
+
+  constructor(asking: Asking, watch: Watch) {
+    super()
+    this.#alone = asking
+    this.#watch = watch
+  }
+
+  /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
+  #asking({ sending }: Work, periodMs?: number): Asking {
+    const { connection, table, namespace, commit, several } = this.#alone
+    return {
+      connection: telling(connection, sending),
+      table,
+      namespace,
+      commit,
+      several,
+      periodMs: periodMs ?? (this.#aheadMs === 0 ? undefined : Date.now() + this.#aheadMs),
+    }
+  }
+
+  async decideTogether(
+    groups: readonly CallGroup[],
+    done: (group: CallGroup) => void,
+    work: Work,
+  ): Promise<readonly CallGroup[]> {
+    if (!this.#store) await this.#load()
+    const sorted = groups.length > 1 ? inLockOrder(groups) : groups
+    const purpose = sorted[0]?.request.purpose
+    const decideBy = (does: Part['does'], asked: readonly CallGroup[]) =>
+      this.decideParts(this.#onShards({ does, groups: asked }), done, work, new Blame(does === 'make'))
+    if (purpose === 'look') return decideBy('look', sorted)
+    const missing = await decideBy('take', sorted)
+    return missing.length > 0 ? decideBy('make', inLockOrder(missing)) : missing
+  }
+
+  shardOf(key: string): number {
+    return this.#store?.shardOf(key) ?? 0
+  }
+
+  /** If this fails, the first statement fails with the same error. */
+  async #load(): Promise<void> {
+    try {
+      await this.#alone.ensureTables?.()
+      this.#store = await this.#alone.table.store()
+    } catch {}
+  }
+
+  protected async askAlone(group: CallGroup, work: Work): Promise<Decision> {
+    await this.#alone.ensureTables?.()
+    const decided = () => retrying(() => decideOne(this.#asking(work), group))
+    return this.#watch(decided)
+  }
+
+  /** The parts whose keys are on one shard each. */
+  #onShards(part: Part): Part[] {
+    const split = this.#store?.split(part.groups, ({ request }) => request.key)
+    return split?.map((groups) => ({ ...part, groups })) ?? [part]
+  }
+
+  /** If a statement has failed because a shard was split meanwhile: the parts on one shard each. */
+  protected override async split(error: RatelimitError, part: Part): Promise<Part[] | undefined> {
+    if (part.groups.length < 2 || !this.#store?.forget(error)) return undefined
+    await this.#alone.ensureTables?.().catch(() => {})
+    const parts = this.#onShards(part)
+    return parts.length > 1 ? parts : undefined
+  }
+
+  protected async ask({ does, groups, periodMs }: Part, work: Work): Promise<Answers> {
+    // An `await` takes time even without a promise.
+    if (this.#alone.ensureTables) await this.#alone.ensureTables()
+    const asking = this.#asking(work, periodMs)
+    const store = this.#store ?? (await asking.table.store())
+    const answers = () => (does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups))
+    return await this.#watch(() => retrying(answers))
+  }
+
+  /** Whether it was sent with the right calendar period. */
+  protected override isRight(group: CallGroup, decision: Decision): boolean {
+    return applies(group, decision)
+  }
+
+  /** The groups that were sent with the wrong calendar period, with the right one. */
+  protected override again(
+    part: Part,
+    groups: readonly CallGroup[],
+    { now: periodMs }: Decision,
+  ): Part | undefined {
+    if (part.periodMs !== undefined) return undefined
+    if (!this.#alone.namespace.clock) this.#aheadMs = periodMs - Date.now()
+    return { ...part, groups, periodMs }
+  }
+}
+
+/** Groups for one statement. */
+interface Part extends Groups<Request, Decision> {
+  readonly does: 'look' | 'take' | 'make'
+  /** A time in the calendar period, if the database has returned one. */
+  readonly periodMs?: number | undefined
+}
+
+/** Decides one request. If another transaction holds its row, it waits. */
+export function decideOne(asking: Asking, one: Asked): Promise<Decision> {
+  let asks = asking
+  return untilDone('inserted and removed the row of a new key, or took from its grants', async () => {
+    const decision = await askForOne(asks, one)
+    if (!decision || applies(one, decision)) return decision
+    asks = { ...asking, periodMs: decision.now }
+    return undefined
+  })
+}
+
+async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
+  const store = await asking.table.store()
+  if (one.request.purpose === 'look') return (await store.look(asking, [one]))[0]
+  const [taken] = await askOne(asking, one, true)
+  return taken ?? (await store.make(asking, [one], true))[0]
+}

@@ -1,0 +1,96 @@
+import type { Sending } from '../database/sending.ts'
+import type { RatelimitError } from '../errors.ts'
+import type { Decision, Request } from '../store/call.ts'
+
+/** What the queues need to know of a request. */
+export interface Queued {
+  readonly key: string
+  readonly purpose: string
+}
+
+/** A request that waits for its decision. */
+export interface Pending<R extends Queued = Request, D = Decision> {
+  readonly request: R
+  /** Whether its request may change until it is sent. No other call is decided together with it. */
+  readonly mayChange?: boolean
+  /** Its caller has given up. */
+  isOver: boolean
+  /** The batch that it was sent in. */
+  batch: Batch<R, D> | undefined
+  /** Whether it waited for its own key: for a row that others hold, or for other calls of the key. */
+  isContended: boolean
+  /** The database has answered that others hold the row. */
+  hold(): void
+  /** `place` is its position among the equal calls that were decided together. The first is 0. */
+  fulfil(decision: D, place: number): void
+  fail(error: RatelimitError): void
+}
+
+/** Equal calls of one key that follow each other. They are decided together. */
+export interface CallGroup<R extends Queued = Request, D = Decision> {
+  readonly request: R
+  readonly calls: Pending<R, D>[]
+}
+
+/** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
+export interface KeyQueue<R extends Queued = Request, D = Decision> {
+  readonly key: string
+  /** The queues that it is one of, by their keys. */
+  readonly siblings: Map<string, KeyQueue<R, D>>
+  readonly groups: CallGroup<R, D>[]
+  /** How many of its calls are unsent and still wanted. */
+  waiting: number
+  /** How many cancelled calls are still in its groups. */
+  cancelled: number
+  /** The batch that its first group was sent in. */
+  batch: Batch<R, D> | undefined
+  /** The number of the key's shard. Keys of one shard share statements. */
+  readonly shard: number
+  /** Whether a statement found that others hold its row. */
+  isHeld: boolean
+}
+
+/** Work of a decider. */
+export interface Work {
+  /** How far it has come. It is another one each time that the work restarts. */
+  sending: Sending
+}
+
+/** The first groups of some queues, which were sent to the database together. */
+export interface Batch<R extends Queued = Request, D = Decision> extends Work {
+  readonly queues: readonly KeyQueue<R, D>[]
+  /** Whether its statement may wait for a row that others hold. */
+  readonly mayWait: boolean
+  /** How many of its calls have no answer yet and are still wanted. */
+  waiting: number
+}
+
+/** Decides groups of calls and fulfils or fails each of their calls. Its methods never reject. */
+export interface Decider<R extends Queued = Request, D = Decision> {
+  /**
+   * Decides groups of different keys that can share a statement. It waits for no row, and returns the
+   * groups whose rows others hold. It calls `done` for each other group as soon as its calls have their
+   * answers. If a call is withdrawn, the others are decided without it.
+   */
+  decideTogether(
+    groups: readonly CallGroup<R, D>[],
+    done: (group: CallGroup<R, D>) => void,
+    work: Work,
+  ): Promise<readonly CallGroup<R, D>[]>
+  /** Decides one group, and waits for its row. */
+  decideAlone(group: CallGroup<R, D>, work: Work): Promise<void>
+  /** Whether one statement can decide both requests. */
+  canShare(one: R, other: R): boolean
+  /** Whether two requests for one key are equal, so that they can be decided together. */
+  sameRequest(one: R, other: R): boolean
+  /** The number of a key's shard, if Citus has distributed the table. */
+  shardOf?(key: string): number
+}
+
+/** Brings calls to the decider. */
+export interface Dispatcher<R extends Queued = Request, D = Decision> {
+  /** Sends the call to the decider. If too many calls wait, it fails the call. */
+  add(call: Pending<R, D>): void
+  /** Cancels a call. Returns whether it may have been sent already. */
+  cancel(call: Pending<R, D>): boolean
+}

@@ -1,0 +1,312 @@
+import { isWorthOne, shareOf } from './batch-size.ts'
+import { FittingLists, type Queued } from './fitting-lists.ts'
+import { overload } from './room.ts'
+import { RowQueues, type Waiter } from './row-queues.ts'
+import { Slots } from './slots.ts'
+
+/** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
+const MAX_CONNECTIONS = 4
+
+/** The rows that a statement found of a list, and whether they decide the list. */
+export interface Verdict<Found> {
+  readonly found: Found | undefined
+  readonly isDecided: boolean
+}
+
+/**
+ * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
+ * have in common.
+ */
+export type DecideTogether<List, Found> = (
+  lists: readonly List[],
+  isCommon: readonly boolean[],
+) => Promise<readonly Verdict<Found>[]>
+
+/** The turn of a list. */
+export interface Turn<Found> {
+  /** Whether the list waits behind others for one of its rows. */
+  readonly isBehind: boolean
+  /**
+   * Resolves when the list is decided, or when its turn comes to go on alone, with the rows that a statement
+   * found. Rejects with the error of a shared statement.
+   */
+  readonly comes: Promise<Found | undefined>
+  /** Resolves when the list may wait for rows that others hold. Until then it has no slot. */
+  mayWait(): Promise<void>
+  /** The list has ended. */
+  leave(): void
+  /** Its caller has given up. The lists behind it go on, because its statement may never end. */
+  giveUp(): void
+}
+
+/** A list that waits or is under way. */
+class Waiting<List extends Queued, Found> implements Turn<Found>, Queued, Waiter<Batch<List, Found>> {
+  readonly rows: readonly string[]
+  readonly kind: string
+  readonly shares: Queued['shares']
+  readonly list: List
+  readonly comes: Promise<Found | undefined>
+  come!: (found: Found | undefined) => void
+  fail!: (error: unknown) => void
+  isBehind = false
+  first = 0
+  batch: Batch<List, Found> | undefined = undefined
+  /** Whether a statement left it undecided. */
+  hasTried = false
+  /** The verdict of the statement that left it undecided. The list goes on alone. */
+  undecided: Verdict<Found> | undefined = undefined
+  /** Its caller has given up. */
+  isOver = false
+  readonly #turns: Turns<List, Found>
+
+  constructor(turns: Turns<List, Found>, list: List) {
+    this.#turns = turns
+    this.list = list
+    this.rows = list.rows
+    this.kind = list.kind
+    this.shares = list.shares
+    this.comes = new Promise((resolve, reject) => {
+      this.come = resolve
+      this.fail = reject
+    })
+  }
+
+  mayWait(): Promise<void> {
+    return this.#turns.mayWait(this)
+  }
+
+  leave(): void {
+    this.#turns.leave(this)
+  }
+
+  giveUp(): void {
+    this.#turns.giveUp(this)
+  }
+}
+
+/** Lists that are under way together, or one alone. */
+interface Batch<List extends Queued, Found> {
+  readonly lists: Waiting<List, Found>[]
+  slots: Slots
+}
+
+/**
+ * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
+ * of one statement. Lists that are ready at the same time share a statement. A list that this leaves undecided
+ * goes on alone.
+ */
+export class Turns<List extends Queued, Found> {
+  readonly #decide: DecideTogether<List, Found>
+  readonly #shared = new Slots(MAX_CONNECTIONS, () => this.#start())
+  readonly #alone = new Slots(MAX_CONNECTIONS, () => this.#start())
+  /** For lists alone that may wait for rows that others hold. */
+  readonly #patient = new Slots(MAX_CONNECTIONS, () => this.#start())
+  readonly #queues = new RowQueues<Waiting<List, Found>, Batch<List, Found>>()
+  /** The lists that are the first for each of their rows, if these are free. */
+  #ready = new Set<Waiting<List, Found>>()
+  readonly #readyAlone = new Set<Waiting<List, Found>>()
+  /** The batches that are going to wait for rows, and what to call when they may. */
+  readonly #readyToWait = new Map<Batch<List, Found>, () => void>()
+  /** The shared batches that still have callers. */
+  readonly #underWay = new Set<Batch<List, Found>>()
+  #waiting = 0
+  #isStarting = false
+
+  constructor(decide: DecideTogether<List, Found>) {
+    this.#decide = decide
+  }
+
+  /** @throws RatelimitError `OVERLOADED` */
+  enter(list: List): Turn<Found> {
+    const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
+    if (refusal) throw refusal
+    const one = new Waiting<List, Found>(this, list)
+    this.#queues.enter(one)
+    this.#waiting++
+    one.isBehind = !this.#getReady(one)
+    this.#startSoon()
+    return one
+  }
+
+  #getReady(one: Waiting<List, Found>): boolean {
+    if (!this.#queues.isFirst(one, undefined)) return false
+    const ready = one.undecided ? this.#readyAlone : this.#ready
+    ready.add(one)
+    return true
+  }
+
+  /** Starts at the end of this turn of the event loop, so that its calls share a statement. */
+  #startSoon(): void {
+    if (this.#isStarting) return
+    this.#isStarting = true
+    // A promise, because fake timers such as Jest's replace queueMicrotask.
+    Promise.resolve().then(() => {
+      this.#isStarting = false
+      this.#start()
+    })
+  }
+
+  #start(): void {
+    for (const [batch, begin] of this.#readyToWait) {
+      if (!this.#patient.hasRoom()) break
+      this.#readyToWait.delete(batch)
+      this.#patient.take(batch)
+      begin()
+    }
+    for (const one of this.#readyAlone) {
+      if (!this.#alone.hasRoom()) break
+      const batch = this.#openBatch(this.#alone)
+      this.#addTo(one, batch)
+      one.come(one.undecided?.found)
+    }
+    while (isWorthOne(this.#ready.size, this.#listsUnderWay()) && this.#shared.hasRoom()) this.#sendTogether()
+  }
+
+  #listsUnderWay(): number {
+    let lists = 0
+    for (const batch of this.#underWay) lists += batch.lists.length
+    return lists
+  }
+
+  #openBatch(slots: Slots): Batch<List, Found> {
+    const batch = { lists: [], slots }
+    slots.take(batch)
+    return batch
+  }
+
+  #sendTogether(): void {
+    const most = shareOf(this.#ready.size, this.#listsUnderWay(), this.#shared.free)
+    const batch = this.#openBatch(this.#shared)
+    this.#underWay.add(batch)
+    let fitting: FittingLists<Waiting<List, Found>> | undefined
+    const mayBeCommon = this.#mayBeCommon()
+    for (const ready of this.#ready) {
+      const candidates = [ready]
+      for (const one of candidates) {
+        if (fitting && !fitting.add(one)) continue
+        fitting ??= new FittingLists(one)
+        const next = this.#addTo(one, batch)
+        if (mayBeCommon)
+          candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
+      }
+      if (fitting?.isFull || batch.lists.length >= most) break
+    }
+    // A set that lives long would keep lists in memory that it has no more: V8 links each old table of a set to
+    // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
+    this.#ready = new Set(this.#ready)
+    const lists = batch.lists.map(({ list }) => list)
+    this.#decide(lists, fitting?.isCommon ?? []).then(
+      (verdicts) => this.#decided(batch, verdicts),
+      (error) => {
+        for (const one of batch.lists) one.fail(error)
+        this.#end(batch)
+      },
+    )
+  }
+
+  /**
+   * Whether more lists wait for a row of the first ready list than could share its statement without that row.
+   * If few do, the row would leave out all others.
+   */
+  #mayBeCommon(): boolean {
+    const [first, ...others] = this.#ready
+    if (!first) return false
+    return this.#queues.longest(first.rows) > others.filter(({ kind }) => kind === first.kind).length
+  }
+
+  /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
+  #addTo(one: Waiting<List, Found>, batch: Batch<List, Found>): readonly Waiting<List, Found>[] {
+    this.#notReady(one)
+    batch.lists.push(one)
+    return this.#queues.start(one, batch)
+  }
+
+  #notReady(one: Waiting<List, Found>): void {
+    this.#waiting--
+    this.#ready.delete(one)
+    this.#readyAlone.delete(one)
+  }
+
+  /**
+   * If undecided lists have a row in common, the first one goes on alone. The others try once more to share a
+   * statement: if another process held the row, it is free once the first list has had it.
+   */
+  #decided(batch: Batch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
+    const back: Waiting<List, Found>[] = []
+    const waitedFor = new Set<string>()
+    batch.lists.forEach((one, place) => {
+      const verdict = verdicts[place]
+      // A list whose caller has given up ends here, and sends nothing more.
+      if (verdict?.isDecided || one.isOver) {
+        one.come(verdict?.found)
+        return
+      }
+      const isFirst = !one.rows.some((row) => waitedFor.has(row))
+      if (isFirst || one.hasTried) one.undecided = verdict ?? { found: undefined, isDecided: false }
+      one.hasTried = true
+      for (const row of one.rows) waitedFor.add(row)
+      back.unshift(one)
+    })
+    for (const one of back) this.#queues.putBack(one)
+    this.#waiting += back.length
+    this.#end(batch)
+  }
+
+  /** The batch has ended, and the lists behind it go on. */
+  #end(batch: Batch<List, Found>): void {
+    batch.slots.leave(batch)
+    this.#free(batch)
+    // The sets of slots would keep them in memory in the same way.
+    batch.lists.length = 0
+  }
+
+  #free(batch: Batch<List, Found>): void {
+    this.#underWay.delete(batch)
+    const rows = batch.lists.flatMap((list) => list.rows)
+    this.#queues.end(rows, batch)
+    this.#goOn(rows)
+    this.#startSoon()
+  }
+
+  #goOn(rows: readonly string[]): void {
+    for (const row of rows) {
+      const next = this.#queues.next(row)
+      if (next) this.#getReady(next)
+    }
+  }
+
+  mayWait({ batch }: Waiting<List, Found>): Promise<void> {
+    if (!batch) return Promise.resolve()
+    batch.slots.leave(batch)
+    batch.slots = this.#patient
+    this.#startSoon()
+    return new Promise((resolve) => {
+      this.#readyToWait.set(batch, resolve)
+    })
+  }
+
+  leave({ batch }: Waiting<List, Found>): void {
+    if (batch && batch.slots !== this.#shared) this.#end(batch)
+  }
+
+  giveUp(one: Waiting<List, Found>): void {
+    if (one.isOver) return
+    one.isOver = true
+    const { batch } = one
+    if (batch) {
+      if (batch.lists.some(({ isOver }) => !isOver)) return
+      this.#readyToWait.get(batch)?.()
+      this.#readyToWait.delete(batch)
+      batch.slots.abandon(batch)
+      this.#free(batch)
+      return
+    }
+    this.#notReady(one)
+    this.#queues.dequeue(one)
+    this.#goOn(one.rows)
+    if (this.#ready.size === 0) this.#shared.stopWaiting()
+    if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
+    if (this.#readyToWait.size === 0) this.#patient.stopWaiting()
+    this.#startSoon()
+  }
+}

@@ -1,0 +1,235 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../limits/algorithm.ts'
+import { MAX_COUNT } from '../limits/limiter.ts'
+import { name, type Parameters } from './builder.ts'
+import type { CallColumn, Sent } from './calls.ts'
+import { forEach, MAX_TIME, onGrid, storedState, toColumn } from './columns.ts'
+import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { startingLater, stateWithStarts, unpromised } from './starts.ts'
+
+/**
+ * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
+ * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'grant'` adds to a balance, and
+ * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied. `'schedule'`
+ * charges a call that begins later, and `'cancel'` gives back what was not promised to later calls.
+ */
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block' | 'schedule' | 'cancel'
+
+/** What the calls of a statement ask for. Calls share a statement only if they have one form. */
+export interface Form {
+  readonly action: RowAction
+  /** Whether a call has an `atLeast`, and so may take less than its rate. For the others it is null. */
+  readonly takesLess: boolean
+}
+
+/** The values that a statement for many keys sends for each call. */
+export function sentColumns(
+  { kind, settled }: AnyAlgorithm,
+  { action, takesLess }: Form,
+): readonly CallColumn[] {
+  const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
+  return [
+    ...(['key', 'rate', 'calls'] as const),
+    ...(takesLess ? (['atLeast'] as const) : []),
+    ...(action === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
+    ...(action === 'schedule' ? (['within'] as const) : []),
+    ...(action === 'cancel' ? (['refundableUntil'] as const) : []),
+  ]
+}
+
+/** The numbers of calls. Those in `columns` differ between the calls. */
+export function sentIn(columns: readonly CallColumn[], parameters: Parameters, of?: string): Sent {
+  return (what) => (columns.includes(what) ? name(what, of) : parameters.number(what))
+}
+
+/** The start of the window that paid, for calls that settle or give back. */
+export function paidBy(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
+  return action === 'adjust' ? () => sent('paidWindowStart') : undefined
+}
+
+/** The level that adds how much each key has, and how many of its equal calls are granted. */
+export function decided(
+  algorithm: AnyAlgorithm,
+  { action, takesLess }: Form,
+  advanced: Level,
+  sent: Sent,
+  parameters: Parameters,
+): QueryLevel {
+  const { sql: formulas } = algorithm
+  const params = paramsOf(algorithm, parameters)
+  const [state, now] = [stateOf(), name('now')]
+  const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
+  const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
+  if (action === 'schedule') {
+    const { below, granted } = startingLater(algorithm, offered, sent, parameters)
+    return level('decided', below, { granted: onlyWhereItApplies(sql`least(${granted}, ${calls})`) })
+  }
+  if (action === 'cancel') {
+    const promised = level('promised', offered, { unpromised: unpromised(algorithm, sent, params) })
+    const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
+    const granted = sql`case when ${isLeft} and ${formulas.used(state, now, params)} > 0::float8 then ${calls} else 0::float8 end`
+    return level('decided', promised, { granted: onlyWhereItApplies(granted) })
+  }
+  if (action === 'take' || action === 'reserve') {
+    const whole = sql`floor((available${slack}) / ${rate})`
+    const fitting = takesLess ? withRest(whole) : whole
+    return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
+  }
+  if (action === 'block') return level('decided', offered, { granted: onlyWhereItApplies(calls) })
+  // A parameter must be in the text of the statement, so only what is used is made.
+  const used = () => formulas.used(state, now, params)
+  const counted = (action === 'grant' && formulas.capacity?.(state, params)) || used()
+  // A charge is refused if its count would be too large to be exact.
+  const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
+  if (action === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
+  return level('decided', offered, {
+    granted: onlyWhereItApplies(
+      sql`case when ${rate} > 0::float8 then ${countable}
+        when ${givesBack(algorithm, used(), sent)} then ${calls} else 0 end`,
+    ),
+    ...lateColumn(algorithm, state, params, sent),
+  })
+
+  /** One call more, if the calls before it leave enough for it. */
+  function withRest(whole: SQL): SQL {
+    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${sent('atLeast')}`
+    return sql`${whole} + case when ${isEnough} then 1::float8 else 0::float8 end`
+  }
+
+  function onlyWhereItApplies(grantedCalls: SQL): SQL {
+    const conditions = [
+      ...(algorithm.applies ? [algorithm.applies(now, params)] : []),
+      ...(advanced.columns.includes(OTHER) ? [sql`not ${name(OTHER)}`] : []),
+    ]
+    if (conditions.length === 0) return grantedCalls
+    return sql`case when ${sql.join(conditions, sql` and `)} then ${grantedCalls} else 0 end`
+  }
+}
+
+/** The tolerance of the algorithm, to add to what is available. */
+export function slackOf({ tolerance }: AnyAlgorithm): SQL {
+  return sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
+}
+
+/**
+ * Whether something can be given back. If the window that paid is known, only that window gets the refund. A
+ * bucket that is full again by itself gets none.
+ */
+export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Sent, of: Column = name): SQL {
+  const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
+  if (kind === 'bucket') return sql`${isUsed} and coalesce(${of('now')} < ${sent('refundableUntil')}, true)`
+  const paid = sent('paidWindowStart')
+  return sql`${isUsed} and coalesce(${of('window_start')} = ${paid}, ${paid} is null)`
+}
+
+/** Whether a refund comes late, but still changes the row. */
+const LATE = 'late'
+
+/** The column that says so, where an algorithm needs it. */
+export function lateColumn(
+  { sql: { late } }: AnyAlgorithm,
+  state: Expressions<StateColumn>,
+  params: Expressions<string>,
+  sent: Sent,
+): Readonly<Record<string, SQL>> {
+  if (!late) return {}
+  const changes = late.changes(state, sent('paidWindowStart'), params)
+  return { [LATE]: sql`coalesce(${sent('rate')} < 0::float8 and ${changes}, false)` }
+}
+
+/** Whether a call that adjusts a row is written. */
+export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: Column): SQL {
+  const granted = sql`${of('granted')} > 0::float8`
+  return late ? sql`(${granted} or ${of(LATE)})` : granted
+}
+
+/** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */
+export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action: RowAction): SQL {
+  const of: Column = (column) => name(column, DECIDED)
+  const granted = action === 'adjust' ? isAdjusted(algorithm, of) : sql`${of('granted')} > 0::float8`
+  if (startsFull) return granted
+  const begins = sql`(${granted} or ${name('holds', DECIDED)} is not true)`
+  return refusesOther ? sql`${begins} and not ${name(OTHER, DECIDED)}` : begins
+}
+
+/** The name of the link that decides. */
+export const DECIDED = 'ratelimit_decided'
+
+/** The row of the link `decided` after the granted calls. `columns` differ between the calls. */
+export function grantedRow(
+  rules: Rules,
+  { action, takesLess }: Form,
+  columns: readonly CallColumn[],
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  const sent = sentIn(columns, parameters, DECIDED)
+  const of: Column = (column) => name(column, DECIDED)
+  const asked = sql<number>`${sent('rate')} * ${of('granted')}`
+  const amount = takesLess
+    ? sql<number>`case when ${sent('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
+    : asked
+  return rowIn(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
+}
+
+/** The row with that state. Its columns have their names in Drizzle. */
+export function rowIn(
+  { algorithm, startsFull }: Rules,
+  state: Expressions<StateColumn>,
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  return {
+    ...storedState(algorithm, state),
+    expiresAt: toColumn(
+      'expiresAt',
+      startsFull
+        ? onGrid(algorithm.sql.expiresAt(state, paramsOf(algorithm, parameters)), parameters)
+        : MAX_TIME,
+    ),
+  }
+}
+
+/** The state after the amount is taken. */
+export function nextState(
+  { algorithm }: Rules,
+  action: RowAction,
+  amount: SQL<number>,
+  sent: Sent,
+  parameters: Parameters,
+  of: Column,
+): Expressions<StateColumn> {
+  const params = paramsOf(algorithm, parameters)
+  const { consume, grant, block, starts, late } = algorithm.sql
+  const [state, now, available] = [stateOf(of), of('now'), of('available')]
+  if (action === 'grant' && grant) return grant(state, now, amount)
+  if (action === 'block' && block) return block(state, now, sent('rate'))
+  if (starts && (action === 'schedule' || action === 'cancel')) {
+    return stateWithStarts(algorithm, action, amount, of, params)
+  }
+  const reserved = reservedBy(algorithm, action, amount, sent, of)
+  const consumed = consume(state, now, available, amount, params, reserved)
+  if (action !== 'adjust' || !late) return consumed
+  const forgotten = late.forget(state, sent('paidWindowStart'), params)
+  return forEach(
+    algorithm.columns,
+    (column) => sql`case when ${of(LATE)} then ${forgotten[column]} else ${consumed[column]} end`,
+  )
+}
+
+/**
+ * The change of the reserved amount, if the algorithm keeps it. A settled estimate is released, if it was
+ * charged to the same window.
+ */
+function reservedBy(
+  { kind, settled }: AnyAlgorithm,
+  action: RowAction,
+  amount: SQL<number>,
+  sent: Sent,
+  of: Column,
+): SQL<number> {
+  if (settled && action === 'reserve') return amount
+  if (!settled || action !== 'adjust') return sql`0::float8`
+  const change = sql<number>`${of('granted')} * ${sent('reserved')}`
+  if (kind === 'bucket') return change
+  const isPayer = sql`${of('window_start')} = ${sent('paidWindowStart')}`
+  return sql`case when ${isPayer} then ${change} else 0 end`
+}

@@ -1,0 +1,168 @@
+import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, chain, link, listOf, name, Parameters } from './builder.ts'
+import { CALL_COLUMNS, type CallColumn, placed } from './calls.ts'
+import { closed, returned } from './close.ts'
+import { fromColumn, lockedColumns, STATE_COLUMNS } from './columns.ts'
+import { DECIDED, sentColumns } from './decided.ts'
+import { guard } from './guard.ts'
+import { CLOCK_MS } from './levels.ts'
+import { type LookSource, lookFrom } from './look.ts'
+import { isExpired, MAX_SWEPT } from './remove.ts'
+import { lockedRow } from './rows.ts'
+import { type TakeSource, takeFrom } from './take.ts'
+
+// Statements for tables that Citus has distributed by key. Citus sends a statement to a worker if the text and
+// the parameters show that all rows are on one shard. The keys are therefore sent as `key = any(...)`, and each
+// table of a statement has this condition.
+
+/** The calls as a source of rows. `place` is the position of the call. */
+function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
+  return placed(
+    columns,
+    columns.map((column) => parameters.shownArray(column, CALL_COLUMNS[column])),
+  )
+}
+
+/** Whether a row is one of the keys. */
+function isOneOf(table: RateLimitTable, parameters: Parameters): SQL {
+  const keys = parameters.shownArray('key', 'text')
+  return sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = any(${keys})`
+}
+
+/** The statement that takes from the rows of many keys of one shard. It skips rows that others hold. */
+export function takeShardStatement(source: TakeSource): Statement {
+  const { table, rules } = source
+  const parameters = new Parameters()
+  const stored = lockedColumns(table, rules)
+  const sent = sentColumns(rules.algorithm, source)
+  const calls = ['place', ...sent]
+  const row = lockedRow(table, { found: sql`${table.key}`.as('found'), ...stored }, [
+    isOneOf(table, parameters),
+  ])
+  const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
+    from ${callsFrom(parameters, sent)} join (${row}) as stored on stored.found = call.key`
+  const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
+  const columns = [...calls, ...Object.keys(stored)]
+  return takeFrom({ query, columns, sent, isRow, isRare: undefined }, source, parameters, NO_GUARD)
+}
+
+const NO_GUARD = guard([], false, new Parameters())
+
+const STORED = 'ratelimit_stored'
+
+/** The statement that looks at keys, of any shards. The time of a row is that of its own server. */
+export function lookShardsStatement(source: LookSource): Statement {
+  const { table, rules, injectedClock } = source
+  const parameters = new Parameters()
+  const columns = lockedColumns(table, rules)
+  const row = builder
+    .select({ found: sql`${table.key}`.as('found'), at: CLOCK_MS.as('at'), ...columns })
+    .from(table)
+    .where(isOneOf(table, parameters))
+  const rows = {
+    source: sql`${callsFrom(parameters, ['key'])} left join ${name(STORED)} on ${name('found', STORED)} = call.key`,
+    columns: ['place', 'at', ...Object.keys(columns)],
+  }
+  const clock = injectedClock ? parameters.number('clock') : sql`coalesce(${name('at')}, ${CLOCK_MS})`
+  return lookFrom(rows, clock, source, parameters, NO_GUARD, [link(STORED, row)])
+}
+
+/** The statement that locks those keys of a shard that no other transaction has locked, and returns them. */
+export function lockFreeStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  return parameters.render(
+    lockedRow(table, { key: sql`${table.key}`.as('key') }, [isOneOf(table, parameters)]),
+  )
+}
+
+/**
+ * The statement that inserts rows without a state, where they are missing. If it `locks`, it also locks the
+ * rows that exist: see `lockStatement`.
+ */
+export function insertEmptyStatement(table: RateLimitTable, rows: number, locks: boolean): Statement {
+  const parameters = new Parameters()
+  const prefix = parameters.text('prefix')
+  const values = Array.from({ length: rows }, (_, place) => ({
+    prefix,
+    key: parameters.scoped(`${place}.`).text('key'),
+    // Long ago, also by an injected clock: such a row counts as no row.
+    expiresAt: sql<Date>`to_timestamp(0)`,
+  }))
+  const target = [table.prefix, table.key]
+  const insert = builder.insert(table).values(values)
+  const query = locks
+    ? insert.onConflictDoUpdate({ target, set: { prefix: sql`excluded.prefix` }, setWhere: sql`false` })
+    : insert.onConflictDoNothing({ target })
+  return parameters.render(query.returning({ key: table.key }).getSQL())
+}
+
+/** The statement that removes those of the rows that have no state. It never waits for a row. */
+export function removeEmptyShardStatement(table: RateLimitTable): Statement {
+  const isEmpty = and(...STATE_COLUMNS.map((column) => isNull(table[column])))
+  return removeStatement(table, new Parameters(), isEmpty)
+}
+
+/** The statement that finds the keys of a prefix that expired longest ago, by the clocks of their servers. */
+export function expiredStatement(table: RateLimitTable, keepEnded: boolean): Statement {
+  const parameters = new Parameters()
+  const expired = builder
+    .select({ key: table.key })
+    .from(table)
+    .where(
+      and(eq(table.prefix, parameters.text('prefix')), isExpired(table, keepEnded, parameters, sql`now()`)),
+    )
+    .orderBy(asc(table.expiresAt))
+    .limit(MAX_SWEPT)
+  return parameters.render(expired.getSQL())
+}
+
+/** The statement that deletes those of the keys that have expired. It never waits for a row. */
+export function sweepShardStatement(table: RateLimitTable, keepEnded: boolean): Statement {
+  const parameters = new Parameters()
+  // Citus works out now() on the coordinator, and clock_timestamp() where the row is.
+  return removeStatement(table, parameters, isExpired(table, keepEnded, parameters, sql`clock_timestamp()`))
+}
+
+/** The statement that removes windows of a shard, and returns their counts: see `closeStatement`. */
+export function closeShardStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const start = fromColumn('windowStart', table.windowStart)
+  const columns = { found: sql`${table.key}`.as('found'), began: start.as('began') }
+  const row = lockedRow(table, columns, [isOneOf(table, parameters)])
+  const windows = sql`select found from ${callsFrom(parameters, ['key', 'start'])}
+    join (${row}) as stored on stored.found = call.key and stored.began = call.start`
+  const numbers = sql.join(Object.values(returned(table)), sql`, `)
+  const removed = sql`${deleted(table, parameters)} returning ${numbers}`
+  return parameters.render(closed([link(FOUND, windows)], removed))
+}
+
+const FOUND = 'ratelimit_found'
+
+/** Deletes the rows that were found and locked. */
+function deleted(table: RateLimitTable, parameters: Parameters): SQL {
+  return sql`delete from ${table} using ${name(FOUND)}
+    where ${isOneOf(table, parameters)} and ${table.key} = ${name('found', FOUND)}`
+}
+
+/** The statement that removes those rows of a shard that meet the condition after they are locked. */
+function removeStatement(
+  table: RateLimitTable,
+  parameters: Parameters,
+  condition: SQL | undefined,
+): Statement {
+  const row = lockedRow(table, { found: sql`${table.key}`.as('found') }, [
+    isOneOf(table, parameters),
+    condition,
+  ])
+  return parameters.render(
+    chain(
+      [
+        link(FOUND, row),
+        link('ratelimit_deleted', sql`${deleted(table, parameters)} returning ${table.key}`),
+      ],
+      sql`select count(*) as deleted from ${name('ratelimit_deleted')}`,
+    ),
+  )
+}

@@ -1,0 +1,65 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import type { Statement } from '../database/statement.ts'
+import type { Rules } from '../limits/algorithm.ts'
+import { oidOf } from '../tables/table-name.ts'
+import { builder, type Link, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { decisionNumbers, lockedColumns } from './columns.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
+import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
+import { settingsOf } from './setting.ts'
+
+export interface LookSource {
+  readonly table: RateLimitTable
+  readonly rules: Rules
+  readonly injectedClock: boolean
+  readonly guarded: boolean
+}
+
+/**
+ * The statement that looks at keys. It writes nothing and takes no lock. A key without a row has the state of a
+ * new one. For a limit that does not start full, `holds` is then false.
+ *
+ * The clock is read once for each row.
+ */
+export function lookStatement(source: LookSource): Statement {
+  const { table, rules, injectedClock } = source
+  const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const columns = lockedColumns(table, rules)
+  const row = builder
+    .select(columns)
+    .from(table)
+    .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
+  const rows: Level = {
+    source: sql`${callsFrom(parameters, ['key'])} left join lateral (${row.getSQL()} ${BY_ITSELF}) as stored on true
+      ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`,
+    columns: ['place', ...Object.keys(columns)],
+  }
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const secured = sql`pg_catalog.row_security_active(${oidOf(table)}) as ${name(SECURED)}`
+  return lookFrom(rows, clock, source, parameters, guarding, [], [secured])
+}
+
+/** The column that says whether row level security applies, so that a row may be there and not be seen. */
+export const SECURED = 'secured'
+
+/** The statement that reads states from rows. It writes nothing. */
+export function lookFrom(
+  rows: Level,
+  clock: SQL,
+  { rules }: LookSource,
+  parameters: Parameters,
+  guarding: Guard,
+  links: readonly Link[],
+  more: readonly SQL[] = [],
+): Statement {
+  const states = advanced(rules, rows, clock, parameters)
+  const answer = ['place', ...(rules.startsFull ? [] : ['holds']), ...(rules.refusesOther ? [OTHER] : [])]
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links,
+    columns: [...answer.map((column) => name(column)), decisionNumbers(rules.algorithm, []), ...more],
+    from: states.source,
+  })
+}

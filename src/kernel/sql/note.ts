@@ -1,0 +1,28 @@
+import type { AnyAlgorithm, Expressions, Noted, StateColumn } from '../limits/algorithm.ts'
+import type { Parameters } from './builder.ts'
+import { type Column, paramsOf, stateOf } from './levels.ts'
+
+// The row of an estimate with a name notes what the row of its limit has paid, in the same statement.
+
+/** The columns that a row notes. */
+export const PAID: Readonly<Record<Noted, string>> = {
+  rate: 'paid_rate',
+  at: 'paid_at',
+  before: 'paid_before',
+  passed: 'paid_passed',
+}
+
+/** The state of a new row that notes. */
+export function notedState(
+  algorithm: AnyAlgorithm,
+  of: Column,
+  parameters: Parameters,
+): Expressions<StateColumn> {
+  const paid: Expressions<Noted> = {
+    rate: of(PAID.rate),
+    at: of(PAID.at),
+    before: of(PAID.before),
+    passed: of(PAID.passed),
+  }
+  return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
+}

@@ -1,0 +1,112 @@
+import { and, type SQL, sql } from 'drizzle-orm'
+import type { Statement } from '../database/statement.ts'
+import type { Rules } from '../limits/algorithm.ts'
+import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
+import { type CallColumn, callsFrom } from './calls.ts'
+import { decisionNumbers, leftColumns, lockedColumns } from './columns.ts'
+import { DECIDED, decided, type Form, grantedRow, isWritten, paidBy, sentColumns, sentIn } from './decided.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
+import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
+import type { LookSource } from './look.ts'
+import { lockedRow } from './rows.ts'
+import { type Commit, settingsOf } from './setting.ts'
+
+const LOCKED = 'ratelimit_locked'
+const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
+
+export interface TakeSource extends LookSource, Form {
+  readonly commit: Commit
+}
+
+export interface PatientSource extends TakeSource {
+  /** Whether it waits for rows that other transactions hold or insert. If not, it skips them. */
+  readonly waits: boolean
+}
+
+/** The statement that takes from the row of one key. If it can lock no row, it decides nothing. */
+export function takeOneStatement(source: PatientSource): Statement {
+  const { table, rules, waits } = source
+  const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const stored = lockedColumns(table, rules)
+  const isRow = isTheRow(table, parameters)
+  const query = lockedRow(table, stored, [isRow], { waits, guarding })
+  const locked = { query, columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
+  return takeFrom(locked, source, parameters, guarding)
+}
+
+/**
+ * The statement that takes from the rows of many keys, in the order of the keys. It skips rows that others
+ * hold.
+ */
+export function takeManyStatement(source: TakeSource): Statement {
+  const { table, rules } = source
+  const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const stored = lockedColumns(table, rules)
+  const sent = sentColumns(rules.algorithm, source)
+  const calls = ['place', ...sent]
+  const row = lockedRow(table, stored, [isTheRow(table, parameters, sql`call.key`)])
+  const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
+    from ${callsFrom(parameters, sent)} cross join lateral (${row}) as stored
+    ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
+  // Always true. The planner assumes that a range matches few rows. It therefore expects one row and uses the
+  // primary key, even if the table is small when the plan is made.
+  const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
+  const isRow = isDecidedRow(table, parameters, name('key', DECIDED))
+  const locked = { query, columns: [...calls, ...Object.keys(stored)], sent, isRow, isRare }
+  return takeFrom(locked, source, parameters, guarding)
+}
+
+/** The rows that a statement locks. */
+export interface Locked {
+  readonly query: SQL
+  readonly columns: readonly string[]
+  /** The columns of the calls among them. */
+  readonly sent: readonly CallColumn[]
+  /** Whether a row of the table is the decided one. */
+  readonly isRow: SQL | undefined
+  /** A condition that every decided row meets. */
+  readonly isRare: SQL | undefined
+}
+
+/** The statement that decides on the locked rows and writes them. */
+export function takeFrom(
+  locked: Locked,
+  source: TakeSource,
+  parameters: Parameters,
+  guarding: Guard,
+): Statement {
+  const { table, rules, action, injectedClock } = source
+  const sent = sentIn(locked.sent, parameters)
+  const states = advanced(
+    rules,
+    { source: name(LOCKED), columns: locked.columns },
+    injectedClock ? parameters.number('clock') : CLOCK_MS,
+    parameters,
+    { withEnded: true, paid: paidBy(action, sent) },
+  )
+  const decision = decided(rules.algorithm, source, states, sent, parameters)
+  const written = builder
+    .update(table)
+    .set({
+      ...grantedRow(rules, source, locked.sent, parameters),
+      ...leftColumns(rules.algorithm, table),
+    })
+    .from(name(DECIDED))
+    .where(and(locked.isRow, isWritten(rules, action), locked.isRare, guarding.fits(table)))
+  const place = locked.columns.filter((column) => column === 'place')
+  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+    links: [link(LOCKED, locked.query), link(DECIDED, decision.query), link('ratelimit_written', written)],
+    columns: [...place.map((column) => name(column)), ...answerOf(rules)],
+    from: name(DECIDED),
+  })
+}
+
+function answerOf({ algorithm, refusesOther = false }: Rules): readonly SQL[] {
+  return [
+    decisionNumbers(algorithm, ['granted']),
+    ...(algorithm.sql.ended ? [name(ENDED)] : []),
+    ...(refusesOther ? [name(OTHER)] : []),
+  ]
+}

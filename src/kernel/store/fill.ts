@@ -1,0 +1,29 @@
+import { runOnce } from '../database/run.ts'
+import { freshState } from '../limits/limiter.ts'
+import { fillStatement } from '../sql/fill.ts'
+import { removeStatement } from '../sql/remove.ts'
+import { kept } from '../sql/statements.ts'
+import type { Request } from './call.ts'
+import type { Asking } from './store.ts'
+
+/** Writes the whole limit into the row of a key. */
+export async function fill(asking: Asking, request: Request): Promise<void> {
+  const { connection, table, namespace } = asking
+  const { steps } = await table.store()
+  if (steps) return steps.fill(asking, request)
+  const { key, limiter } = request
+  const { algorithm, params } = limiter
+  const clock = namespace.clock?.() ?? null
+  const name = `fill ${algorithm.name} ${clock !== null}`
+  const statement = kept(table.statements, name, () => fillStatement(table.table, algorithm, clock !== null))
+  // Nothing of the limit is used.
+  const whole = algorithm.numbers.consume(freshState(limiter, 0, params), 0, -params.limit, params, 0)
+  const values = { prefix: namespace.prefix, key, clock, ...whole }
+  await runOnce(connection, statement, values)
+}
+
+/** Removes the row of a key. */
+export async function removeRow({ connection, table, namespace }: Asking, key: string): Promise<void> {
+  const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
+  await runOnce(connection, statement, { prefix: namespace.prefix, key })
+}

@@ -1,0 +1,23 @@
+import type { Database } from '../database/database.ts'
+import { type Row, runOnce } from '../database/run.ts'
+import { expiredStatement } from '../sql/estimates.ts'
+import { kept } from '../sql/statements.ts'
+import type { Table } from './store.ts'
+
+/**
+ * Finds open estimates whose end has come, and locks those that no other transaction has locked. Citus locks
+ * rows of one shard at a time, so there it finds them first.
+ */
+export async function lockExpired(
+  { table, statements, store }: Table,
+  tx: Database,
+  values: { readonly prefix: string; readonly clock: number | null; readonly size: number },
+): Promise<readonly Row[]> {
+  const { steps } = await store()
+  const statement = kept(statements, 'expired', () => expiredStatement(table, !steps))
+  const found = await runOnce({ db: tx }, statement, values)
+  if (!steps) return found
+  const keys = found.map((row) => String(row['key']))
+  const free = await steps.lockFree(tx, values.prefix, keys)
+  return found.filter((row) => free.has(String(row['key'])))
+}

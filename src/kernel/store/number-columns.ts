@@ -1,0 +1,32 @@
+import { exactNumbers, mustHave } from '../database/rows.ts'
+import type { Row } from '../database/run.ts'
+import type { Numbers, StateColumn, StoredLimiter } from '../limits/algorithm.ts'
+import { SQL_NAMES } from '../sql/columns.ts'
+
+// Reads answers that have a column for each of their numbers.
+
+/**
+ * A number that the answer has as {@link exactNumbers} have them. 0 for null.
+ *
+ * @throws RatelimitError `DATABASE` if it is something else.
+ */
+export function exactNumber(value: unknown): number {
+  return mustHave(value) === null ? 0 : mustHave(exactNumbers(value)[0])
+}
+
+/** The state in a row of an answer that has a column for each of its numbers. */
+export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateColumn> {
+  const state: Record<string, number> = {}
+  for (const column of algorithm.columns) state[column] = exactNumber(columnIn(row, column))
+  // An algorithm reads only its own columns.
+  return state as Numbers<StateColumn>
+}
+
+/**
+ * A state column in a row of an answer. postgres.js' `transform: postgres.camel` and Kysely's CamelCasePlugin
+ * rename the columns of every answer. Other columns have names of one word, which both leave as they are.
+ */
+export function columnIn(row: Row, column: StateColumn): unknown {
+  const name = SQL_NAMES[column]
+  return mustHave(name in row ? row[name] : row[column])
+}

@@ -1,0 +1,88 @@
+import type { RateLimitTable } from '../../../schema/index.ts'
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import type { KnownSize } from '../database/table-size.ts'
+import type { closeStatement, windowsStatement } from '../sql/close.ts'
+import type { Commit } from '../sql/setting.ts'
+import type { Statements } from '../sql/statements.ts'
+import type { keysStatement, lookEachStatement } from '../sql/usage.ts'
+import type { Answers, Asked, Namespace, Request } from './call.ts'
+
+/** A table, its statements and its size as far as it is known. */
+export interface Table {
+  readonly table: RateLimitTable
+  readonly statements: Statements
+  readonly size: KnownSize
+  /** Whether one statement can lock, insert and charge rows of any keys. */
+  readonly reachesAllRows: boolean
+  /** Its store, which is loaded on first use if few limiters have it. */
+  readonly store: () => Store | Promise<Store>
+  /** Loads what the store has to know before the first statement. Undefined if that is nothing. */
+  readonly load: ((db: Database) => Promise<void>) | undefined
+}
+
+/** Where and how a statement is run. */
+export interface Asking {
+  readonly connection: Connection
+  readonly table: Table
+  readonly namespace: Namespace
+  readonly commit: Commit
+  /** Replaces the clock of the namespace, in Unix milliseconds. */
+  readonly clockMs?: number
+  /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
+  readonly periodMs?: number | undefined
+  /** How calls take from keys that have other rows than one each, and look at them. No call makes such rows. */
+  readonly several?: SeveralRows | undefined
+  /** Awaited before each statement outside of transactions. It creates missing tables. */
+  readonly ensureTables?: (() => Promise<void>) | undefined
+}
+
+/** Keys that have other rows than one each. */
+export interface SeveralRows extends Pick<Store, 'look'> {
+  /** Takes from the rows of keys, or gives back to one of each. Unless it `waits`, it skips held rows. */
+  take(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
+}
+
+/** How the rows of a table are decided, made and swept: on one server, or on those of Citus. */
+export interface Store {
+  /** Takes from the rows of many keys that have one limiter. It skips rows that others hold. */
+  take(asking: Asking, asked: readonly Asked[]): Promise<Answers>
+  /** Looks at the rows of many keys that have one limiter. */
+  look(asking: Asking, asked: readonly Asked[]): Promise<Answers>
+  /** Makes the missing rows of many keys that have one limiter. */
+  make(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
+  /** Deletes some expired rows of a prefix. Rows that others have locked stay. */
+  sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number>
+  /** The number of a key's shard. 0 until the shards are known. Keys of one shard share statements. */
+  shardOf(key: string): number
+  /** Values in groups whose keys can share a statement. */
+  split<T>(values: readonly T[], keyOf: (value: T) => string): readonly (readonly T[])[]
+  /** Forgets the shards if a statement has failed because one was split. Returns whether it has forgotten. */
+  forget(error: unknown): boolean
+  /** Undefined if one statement reaches all rows. */
+  readonly steps?: Steps
+  /** Its statements that read many rows. Default: those for one server. */
+  readonly texts?: Texts
+}
+
+/** The steps of what one statement cannot do, because it cannot insert rows or lock those of any keys. */
+export interface Steps {
+  /** Where the row of a key is. One statement can charge the rows of one place. */
+  placeOf(db: Database, key: string): Promise<string>
+  /** Inserts the row of a key if it is missing. If it `waits`, it also locks the row. */
+  insertForList(connection: Connection, prefix: string, key: string, waits: boolean): Promise<number>
+  /** Removes those rows of one shard that have no state. */
+  removeEmpty(connection: Connection, prefix: string, keys: readonly string[]): Promise<void>
+  /** Locks those of the keys that no other transaction has locked, and returns them. */
+  lockFree(db: Database, prefix: string, keys: readonly string[]): Promise<ReadonlySet<string>>
+  /** Writes the whole limit into the row of a key. */
+  fill(asking: Asking, request: Request): Promise<void>
+}
+
+/** Statements that read many rows. */
+export interface Texts {
+  readonly keys: typeof keysStatement
+  readonly lookEach: typeof lookEachStatement
+  readonly windows: typeof windowsStatement
+  readonly close: typeof closeStatement
+}
