@@ -18,8 +18,11 @@ const FEW = ['test/unit', 'test/behaviour/drivers/vectors.test.ts']
 const COMPILER = ['node_modules/typescript/bin/tsc', '--noEmit']
 const TESTS = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'pglite 0.45', '--silent=true']
 
-/** Documents link to examples that were removed. Who removes a wing mends the text. */
-const LINKS = ['--exclude', 'test/distribution/documents/links.test.ts']
+/** Documents link to examples that were removed, and describe calls. Who removes a wing mends the text. */
+const TEXTS = ['links', 'reference'].flatMap((name) => [
+  '--exclude',
+  `test/distribution/documents/${name}.test.ts`,
+])
 
 const { values, positionals } = parseArgs({
   options: { sources: { type: 'boolean', default: false }, whole: { type: 'boolean', default: false } },
@@ -28,7 +31,7 @@ const { values, positionals } = parseArgs({
 
 async function isWhole(folder: string): Promise<boolean> {
   if (values.sources) return succeeds(folder, [...COMPILER, '-p', 'tsconfig.build.json'])
-  return (await succeeds(folder, COMPILER)) && succeeds(folder, [...TESTS, ...(values.whole ? LINKS : FEW)])
+  return (await succeeds(folder, COMPILER)) && succeeds(folder, [...TESTS, ...(values.whole ? TEXTS : FEW)])
 }
 
 function succeeds(folder: string, args: readonly string[]): Promise<boolean> {
