@@ -18,13 +18,13 @@ const EQUIVALENT: readonly Equivalent[] = [
       'Rows of windows that have not ended are read too, and left out afterwards. It is work for nothing.',
   },
   {
-    file: 'src/kernel/limits/periods.ts',
+    file: 'src/calendar/periods.ts',
     where: 'readPeriods',
     kinds: ['> to >='],
     reason: 'If it goes back one period too many, the next line goes forward again.',
   },
   {
-    file: 'src/kernel/limits/periods.ts',
+    file: 'src/calendar/periods.ts',
     where: 'isTimeZone',
     kinds: ['number'],
     reason: 'A zone has a local time at any moment.',

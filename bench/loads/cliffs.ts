@@ -1,5 +1,5 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'

@@ -1,6 +1,5 @@
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter, Period } from '../kernel/limits/algorithm.ts'
-import { withTokens } from '../kernel/limits/calendar-window.ts'
 
 /** The limit of the period in which a plan changed. */
 export interface Prorated extends Period {
@@ -34,15 +33,13 @@ export function prorate(from: Limiter, to: Limiter, at: Date): Prorated {
   if (!(Math.abs(time) < MAX_TIME_MS)) {
     throw new RatelimitError('INVALID_OPTION', 'at must be a valid Date before the year 10,000.')
   }
-  const areAlike = from?.stored && to?.stored && from.rows === to.rows && to.periodAt !== undefined
+  const areAlike = from?.stored && to?.stored && from.rows === to.rows && to.periodAt && to.withTokens
   if (!areAlike || !Number.isFinite(from.limit + to.limit)) throw notAlike()
   const { start, end } = to.periodAt(time)
   const [before, after, all] = [time - start, end - time, end - start].map(BigInt) as [bigint, bigint, bigint]
   // The products are too large for doubles.
   const tokens = (BigInt(from.limit) * before + BigInt(to.limit) * after + all - 1n) / all
-  const limiter = withTokens(to, Number(tokens))
-  if (!limiter) throw notAlike()
-  return { limiter, start, end, share: (end - time) / (end - start) }
+  return { limiter: to.withTokens(Number(tokens)), start, end, share: (end - time) / (end - start) }
 }
 
 const MAX_TIME_MS = Date.UTC(10_000)

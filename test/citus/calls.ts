@@ -1,7 +1,7 @@
 import { and, asc, eq } from 'drizzle-orm'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import type { RateLimitTable } from '../../schema/index.ts'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import type { Laid } from './layout.ts'

@@ -1,7 +1,7 @@
 import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { ID_PREFIX } from '../../src/kernel/sql/own-prefixes.ts'
 import { closePeriods, Quota } from '../../src/quota/index.ts'

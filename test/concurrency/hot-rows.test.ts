@@ -1,6 +1,6 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Database, type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 

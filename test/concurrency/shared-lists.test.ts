@@ -1,6 +1,6 @@
 import { block } from 'drizzle-ratelimit/lockout'
 import { expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'

@@ -1,7 +1,7 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { limitAll } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
+import { calendarWindow } from '../../src/calendar/calendar-window.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import type { StoredLimiter } from '../../src/kernel/limits/algorithm.ts'
-import { calendarWindow } from '../../src/kernel/limits/calendar-window.ts'
 import { lockout } from '../../src/kernel/limits/lockout.ts'
 import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
 

@@ -1,4 +1,4 @@
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { Quota, type QuotaConfig } from '../../src/quota/index.ts'
 import { TestClock } from './clock.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { AGREEMENT, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../src/calendar.ts'
+import { calendarWindow } from '../../src/calendar/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { RatelimitError } from '../../src/kernel/errors.ts'
 import { Coalescer } from '../../src/kernel/queue/coalescer.ts'

@@ -26,7 +26,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],
   ['src/reports', 'src/quota', 'src/schedule', 'src/lockout', 'src/denials', 'src/ledger'],
-  ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
+  ['src/index.ts', 'src/calendar', 'src/kysely.ts', 'src/otel.ts'],
   ['src/semaphore', 'src/http', 'src/cli', 'src/dashboard'],
 ]
 

@@ -305,6 +305,8 @@ export interface StoredLimiter extends Rules, Described {
   readonly rows: string
   /** For calendar windows: the period that holds a time. Its start and end are parameters too. */
   readonly periodAt?: PeriodAt
+  /** For calendar windows: the same periods with another limit. */
+  readonly withTokens?: (tokens: number) => StoredLimiter
 }
 
 /** No limit: it has no rows and runs no statement. */

@@ -24,7 +24,7 @@ export const MAX_COUNT: number = Number.MAX_SAFE_INTEGER
 export function limiterOf<Column extends StateColumn, Param extends string>(
   given: Algorithm<Column, Param>,
   own: Numbers<string> & Numbers<'limit' | 'periodMs'>,
-  calendar: Pick<StoredLimiter, 'periodAt'> & { readonly name?: string } = {},
+  calendar: Pick<StoredLimiter, 'periodAt' | 'withTokens'> & { readonly name?: string } = {},
 ): StoredLimiter {
   // Its states have only its own columns, and it reads no others.
   const algorithm = given as unknown as AnyAlgorithm

@@ -1,7 +1,7 @@
 import { schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Ratelimit, RatelimitError } from '../../../src/index.ts'
 import type { StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'
 import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'

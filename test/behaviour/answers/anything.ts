@@ -1,7 +1,7 @@
 import { pgTable, text } from 'drizzle-orm/pg-core'
 import { lockout } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Limiter,
   Ratelimit,

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { runOnce } from '../../../src/kernel/database/run.ts'
 import type { Statement } from '../../../src/kernel/database/statement.ts'
 import type { Numbers, StateColumn, StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'

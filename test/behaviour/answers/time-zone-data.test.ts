@@ -1,6 +1,6 @@
 import { usage } from 'drizzle-ratelimit/reports'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
+import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar/index.ts'
 import type { StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'
 import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { SQL } from 'drizzle-orm'
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Database,
   type DecisionMessage,

@@ -1,6 +1,6 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 
 test.each([

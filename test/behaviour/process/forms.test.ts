@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 import { watch } from '../../support/watch.ts'
 

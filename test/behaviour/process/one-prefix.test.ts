@@ -1,6 +1,6 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Database,
   type Limiter,

@@ -1,7 +1,7 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

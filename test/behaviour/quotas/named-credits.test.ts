@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import {
   openReservations,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Allowed, Ratelimit, type RefundOptions } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN } from '../../support/ten.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

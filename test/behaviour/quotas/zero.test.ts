@@ -1,7 +1,7 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import {
   openReservations,

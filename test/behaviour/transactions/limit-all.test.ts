@@ -1,7 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
 import { rateLimitTables } from '../../../schema/index.ts'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

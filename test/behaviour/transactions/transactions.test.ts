@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar.ts'
+import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

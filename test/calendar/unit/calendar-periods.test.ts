@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { DateTime, IANAZone } from 'luxon'
 import { describe, expect, test } from 'vitest'
+import { type CalendarPeriod, periodsOf } from '../../../src/calendar/periods.ts'
 import type { Period, PeriodAt } from '../../../src/kernel/limits/algorithm.ts'
-import { type CalendarPeriod, periodsOf } from '../../../src/kernel/limits/periods.ts'
 import { runs } from '../../support/runs.ts'
 
 // Slow: a thousand periods, each worked out twice. Each would take several calls through a limiter, so this

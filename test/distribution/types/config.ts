@@ -7,7 +7,7 @@ import { countDenials } from 'drizzle-ratelimit/denials'
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { usage } from 'drizzle-ratelimit/reports'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import type { Database, Limiter } from '../../../src/index.ts'
 import { closePeriods } from '../../../src/quota/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'

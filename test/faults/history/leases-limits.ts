@@ -1,4 +1,4 @@
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 
 /** A limit, and the most that it grants without leases in a time. */

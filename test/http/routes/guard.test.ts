@@ -1,6 +1,6 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { guardOf } from '../../../src/http/guard.ts'
 import { GUARD_NAMES, type GuardOptions } from '../../../src/http/options.ts'
 import {

@@ -1,7 +1,7 @@
 import { headersOf, tooManyRequests } from 'drizzle-ratelimit/http'
 import { parseList } from 'structured-headers'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Allowed, type Denied, Ratelimit } from '../../../src/index.ts'
 
 const NOW = Date.UTC(2026, 0, 31, 10)

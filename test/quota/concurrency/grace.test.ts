@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Allowed,
   type Database,

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import {
   Quota,

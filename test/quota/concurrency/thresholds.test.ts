@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, type Threshold } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

@@ -1,6 +1,6 @@
 import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

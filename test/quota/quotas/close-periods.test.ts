@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 import { type ClosedPeriod, closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'

@@ -1,6 +1,6 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import {
   openReservations,

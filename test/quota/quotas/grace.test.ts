@@ -1,7 +1,7 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, Ratelimit, type Reservation } from '../../../src/index.ts'
 import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

@@ -2,7 +2,7 @@ import { ledger } from 'drizzle-ratelimit/ledger'
 import { block, unblock } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Allowed,
   type Limiter,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

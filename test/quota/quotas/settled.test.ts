@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import type { LimitResult, Reservation } from '../../../src/index.ts'
 import type { Threshold } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

@@ -1,7 +1,7 @@
 import { block } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'

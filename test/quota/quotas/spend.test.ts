@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'

@@ -1,18 +1,20 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { prorate } from '../../../src/quota/index.ts'
 import { runs } from '../../support/runs.ts'
 
 const [small, large] = [calendarWindow(1000, 'month'), calendarWindow(4000, 'month')]
+/** Equal, but for the function that each limiter has of its own. */
+const same = (limiter: Limiter) => ({ ...limiter, withTokens: expect.any(Function) })
 const refusal = expect.objectContaining({ code: 'INVALID_OPTION' })
 
 test('each plan has its part of the period', () => {
   const prorated = prorate(small, large, new Date('2026-04-11T00:00:00Z'))
   expect(prorated).toEqual({
-    limiter: calendarWindow(3000, 'month'),
+    limiter: same(calendarWindow(3000, 'month')),
     start: Date.UTC(2026, 3, 1),
     end: Date.UTC(2026, 4, 1),
     share: 2 / 3,
@@ -36,13 +38,13 @@ test('periods are those of the plans: zones, anchors, clock changes', () => {
   const zone = { zone: 'Europe/Berlin' }
   expect(start).toBe(DateTime.fromISO('2026-02-28T10:15', zone).toMillis())
   expect(end).toBe(DateTime.fromISO('2026-03-31T10:15', zone).toMillis())
-  expect(limiter).toEqual(calendarWindow(limiter.limit, 'month', options))
+  expect(limiter).toEqual(same(calendarWindow(limiter.limit, 'month', options)))
 })
 
 test('what is carried over is at most the tokens of the period', () => {
   const of = (tokens: number, max: number) => calendarWindow(tokens, 'month', { rollover: { max } })
   const { limiter } = prorate(of(100, 100), of(1000, 500), new Date('2026-04-29T00:00:00Z'))
-  expect(limiter).toEqual(of(160, 160))
+  expect(limiter).toEqual(same(of(160, 160)))
   expect(prorate(of(1, 1), calendarWindow(0, 'month'), new Date('2026-04-29T00:00:00Z')).limiter.limit).toBe(
     1,
   )

@@ -3,7 +3,7 @@ import { alias, pgTable, pgView, text } from 'drizzle-orm/pg-core'
 import { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Limiter,
   type RateLimitTable,

@@ -1,6 +1,6 @@
 import { type OneLimitRows, usage } from 'drizzle-ratelimit/reports'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'

@@ -1,7 +1,7 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { lockout } from 'drizzle-ratelimit/lockout'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 
 // Every limit, option and word of a call, and how each is switched on. The calls are in calls.ts, and what

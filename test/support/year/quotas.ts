@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Allowed,
   type Database,

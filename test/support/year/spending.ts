@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, type EndedPeriod, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
 import { sumOf, type World } from './world.ts'

@@ -1,8 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Algorithm, Expression, Numbers } from './algorithm.ts'
-import { driftOf, isNear, isNearNumber } from './drift.ts'
-import { type ColumnOf, ROWS } from './rows.ts'
-import { countAfter, countNumberAfter } from './window.ts'
+import type { Algorithm, Expression, Numbers } from '../kernel/limits/algorithm.ts'
+import { driftOf, isNear, isNearNumber } from '../kernel/limits/drift.ts'
+import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
+import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 
 /**
  * The calendar period that contains now. The statement cannot work it out. It gets a guess as a parameter, and

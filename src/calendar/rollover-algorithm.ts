@@ -1,12 +1,12 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { checkOptions } from '../base/check-options.ts'
-import { RatelimitError } from '../errors.ts'
-import type { Algorithm, Expressions, Numbers } from './algorithm.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Algorithm, Expressions, Numbers } from '../kernel/limits/algorithm.ts'
+import { isNear, isNearNumber } from '../kernel/limits/drift.ts'
+import type { ColumnOf } from '../kernel/limits/rows.ts'
+import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 import { calendarAlgorithm, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
-import { isNear, isNearNumber } from './drift.ts'
 import type { Rollover } from './periods.ts'
-import type { ColumnOf } from './rows.ts'
-import { countAfter, countNumberAfter } from './window.ts'
 
 type Param = 'periodStart' | 'periodEnd' | 'periodMs' | 'limit' | 'carriedMax' | 'previousStart'
 

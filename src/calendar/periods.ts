@@ -1,9 +1,9 @@
 import { Temporal } from 'temporal-polyfill'
 import { lru } from 'tiny-lru'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { MAX_MS } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
-import type { Period, PeriodAt } from './algorithm.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { MAX_MS } from '../kernel/duration.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Period, PeriodAt } from '../kernel/limits/algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
 export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'year'

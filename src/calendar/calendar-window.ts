@@ -1,9 +1,9 @@
-import type { Limiter, StoredLimiter } from './algorithm.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { limiterOf } from '../kernel/limits/limiter.ts'
+import { checkTokens } from '../kernel/limits/window.ts'
 import { calendarAlgorithm } from './calendar-algorithm.ts'
-import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
 import { carriedMaxOf, rolloverAlgorithm } from './rollover-algorithm.ts'
-import { checkTokens } from './window.ts'
 
 /**
  * The hours of the longest period of each kind. How far ahead a row may be must not depend on the guessed
@@ -48,27 +48,15 @@ export function calendarWindow(
   const { periodAt, name } = periodsOf(period, options)
   const { rollover } = options
   const own = { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS }
-  const limiter =
-    rollover !== undefined
-      ? limiterOf(
-          rolloverAlgorithm,
-          { ...own, carriedMax: carriedMaxOf(rollover, tokens) },
-          { periodAt, name },
-        )
-      : limiterOf(calendarAlgorithm, own, { periodAt, name })
-  resized.set(limiter, (other) => calendarWindow(other, period, resizedOptions(options, other)))
-  return limiter
+  const withTokens = (other: number) => calendarWindow(other, period, resizedOptions(options, other))
+  const calendar = { periodAt, name, withTokens }
+  return rollover === undefined
+    ? limiterOf(calendarAlgorithm, own, calendar)
+    : limiterOf(rolloverAlgorithm, { ...own, carriedMax: carriedMaxOf(rollover, tokens) }, calendar)
 }
 
 function resizedOptions(options: CalendarOptions, tokens: number): CalendarOptions {
   const { rollover, ...periods } = options
   if (!rollover || tokens === 0) return periods
   return { ...periods, rollover: { max: Math.min(rollover.max, tokens) } }
-}
-
-const resized = new WeakMap<Limiter, (tokens: number) => StoredLimiter>()
-
-/** The calendar window with other tokens. Undefined for other limits. */
-export function withTokens(limiter: Limiter, tokens: number): StoredLimiter | undefined {
-  return resized.get(limiter)?.(tokens)
 }
