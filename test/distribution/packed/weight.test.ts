@@ -6,9 +6,8 @@ import { expect, inject, test } from 'vitest'
 const consumer = inject('consumer')
 
 /**
- * What users may rely on: docs/decisions-package.md says it too. It has room for some hundred bytes of a
- * feature, and none for the code of `limitAll`, reservations or `blockUntilReady`, which is loaded on first
- * use.
+ * What users may rely on. It has room for some hundred bytes of a feature, and none for the code of `limitAll`,
+ * reservations or `blockUntilReady`, which is loaded on first use.
  */
 const MAX_BYTES = 32_990
 /** Of what importing Drizzle takes. */
