@@ -92,7 +92,7 @@ const EQUIVALENT: readonly Equivalent[] = [
   },
   {
     file: 'src/kernel/lists/add-up.ts',
-    where: 'sumOf',
+    where: 'rowOfCharges',
     kinds: ['? first only', '> to >='],
     reason: 'To combine one charge with no other changes nothing. It takes time.',
   },
@@ -104,7 +104,7 @@ const EQUIVALENT: readonly Equivalent[] = [
   },
   {
     file: 'src/kernel/sql/setting.ts',
-    where: 'settingsOf',
+    where: 'transactionSettings',
     kinds: ['if never'],
     reason: 'A select of no columns has one row, and to join it changes nothing. It is work for nothing.',
   },

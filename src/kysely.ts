@@ -8,12 +8,12 @@ import { checkTablesGiven } from './kernel/database/given.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { checkOption } from './kernel/options/validate.ts'
 import { columnsOf } from './kernel/sql/row.ts'
-import { shapeOf, storageSql, tableSql } from './kernel/tables/ddl.ts'
+import { storageSql, tableShapeOf, tableSql } from './kernel/tables/ddl.ts'
 import { SHIPPED } from './kernel/tables/shipped.ts'
 
 /** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>
-type Time = ColumnType<Date | null, Date | string | null | undefined>
+type TimestampColumn = ColumnType<Date | null, Date | string | null | undefined>
 
 /** A row of one of the limiter's tables, for Kysely. Each algorithm uses some of the columns. */
 export interface RateLimitRow {
@@ -26,11 +26,11 @@ export interface RateLimitRow {
   /** Requests in the window before it. */
   prev_count: Count
   /** When the current window began. */
-  window_start: Time
+  window_start: TimestampColumn
   /** Tokens left in a bucket. */
   tokens: ColumnType<number | null, number | null | undefined>
   /** The time up to which the refills of a bucket are counted. */
-  last_refill: Time
+  last_refill: TimestampColumn
   /** The time after which the row may be deleted. */
   expires_at: ColumnType<Date, Date | string>
 }
@@ -72,7 +72,7 @@ export type RateLimitDatabase<
  */
 export function rateLimitMigration(tables: RateLimitTables = SHIPPED): Required<Migration> {
   checkTablesGiven(tables)
-  const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
+  const names = [tables.ephemeral, tables.durable].map((table) => tableShapeOf(table).quoted)
   return {
     up: (db) => runAll(db, [...tableSql(tables), ...storageSql(tables)]),
     down: (db) => runAll(db, [`DROP TABLE ${names.join(', ')}`]),

@@ -51,7 +51,7 @@ export function instrument(options: InstrumentOptions = {}): () => void {
       const attributes = { 'ratelimit.prefix': message.prefix, 'ratelimit.outcome': outcomeOf(message) }
       decisions.add(1, attributes)
       decided.record(message.durationMs / 1000, attributes)
-      trace.getActiveSpan()?.setAttributes({ ...attributes, ...numbersOf(message) })
+      trace.getActiveSpan()?.setAttributes({ ...attributes, ...attributesOf(message) })
     }),
     listen(channels.wait, ({ prefix, waitMs }) => {
       waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
@@ -76,7 +76,7 @@ function outcomeOf({ degraded, success, wouldDeny }: DecisionMessage): string {
   return success ? 'allowed' : 'denied'
 }
 
-function numbersOf({ limit, remaining, retryAfter }: DecisionMessage): Attributes {
+function attributesOf({ limit, remaining, retryAfter }: DecisionMessage): Attributes {
   const numbers = {
     'ratelimit.limit': limit,
     'ratelimit.remaining': remaining,

@@ -37,7 +37,7 @@ export const rolloverAlgorithm: Algorithm<
       const { windowStart } = row
       const ended = isOver(windowStart, params.periodStart, params.periodMs)
       const isIdle = isOver(windowStart, params.previousStart, params.periodMs)
-      const before = sql<number>`case when ${isIdle} then ${params.carriedMax} else ${restOf(row, params)} end`
+      const before = sql<number>`case when ${isIdle} then ${params.carriedMax} else ${carriedRest(row, params)} end`
       const unless = (value: SQL, other: SQL) =>
         sql<number>`case when ${ended} then ${other} else ${value} end`
       return {
@@ -52,7 +52,7 @@ export const rolloverAlgorithm: Algorithm<
       ...calendarAlgorithm.sql.fresh(now, params),
       tokens: sql`'Infinity'::float8`,
     }),
-    available: (state, _now, params) => sql`${capacityOf(state, params)} - ${state.count}`,
+    available: (state, _now, params) => sql`${carriedCapacity(state, params)} - ${state.count}`,
     consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
       const next = countAfter(count, amount)
       return {
@@ -62,7 +62,7 @@ export const rolloverAlgorithm: Algorithm<
         tokens: sql`least(${tokens}, 0::float8)`,
       }
     },
-    capacity: capacityOf,
+    capacity: carriedCapacity,
     // What is left is carried over, however long the key is idle.
     expiresAt: () => sql`8e15::float8`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
@@ -104,7 +104,7 @@ export const rolloverAlgorithm: Algorithm<
 const NEW = Number.POSITIVE_INFINITY
 
 /** The limit and what was carried over to it. */
-function capacityOf(
+function carriedCapacity(
   { tokens }: Pick<Expressions<'tokens'>, 'tokens'>,
   params: Expressions<Param>,
 ): SQL<number> {
@@ -120,8 +120,8 @@ function capacityNumber(
 }
 
 /** How much of a period is carried over to the next. A debt is not. */
-function restOf(state: Expressions<'count' | 'tokens'>, params: Expressions<Param>): SQL<number> {
-  return sql`least(greatest(${capacityOf(state, params)} - ${state.count}, 0::float8), ${params.carriedMax})`
+function carriedRest(state: Expressions<'count' | 'tokens'>, params: Expressions<Param>): SQL<number> {
+  return sql`least(greatest(${carriedCapacity(state, params)} - ${state.count}, 0::float8), ${params.carriedMax})`
 }
 
 function restNumber(state: Numbers<'count' | 'tokens'>, params: Numbers<'limit' | 'carriedMax'>): number {

@@ -1,11 +1,11 @@
 import { parseArgs } from 'node:util'
 import { checkTables } from '../kernel/tables/check-tables.ts'
-import { shapeOf } from '../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../kernel/tables/ddl.ts'
 import { connect } from './connect.ts'
 import { elsewhere } from './elsewhere.ts'
 import { inOtherTable } from './other-table.ts'
 import type { Output } from './output.ts'
-import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { LOGGED_OPTION, TABLE_OPTIONS, tablesFrom } from './tables.ts'
 
 /** Prints the differences between the tables in a database and the expected ones. */
 export async function check(args: string[], output: Output): Promise<number> {
@@ -17,7 +17,7 @@ export async function check(args: string[], output: Output): Promise<number> {
   const [url = process.env['DATABASE_URL'], ...more] = positionals
   if (!url) throw new Error('Which database? Run `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
   if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')
-  const tables = tablesOf(values)
+  const tables = tablesFrom(values)
 
   const { db, end } = await connect(url)
   try {
@@ -30,7 +30,7 @@ export async function check(args: string[], output: Output): Promise<number> {
       const said = values.limits === undefined ? [] : await inOtherTable(db, tables, values.limits)
       for (const line of said) output.log(line)
       if (said.length > 0) return 1
-      const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
+      const names = [tables.ephemeral, tables.durable].map((table) => tableShapeOf(table).quoted)
       output.log(`${names.join(' and ')} are as the limiter expects them.`)
       return 0
     }

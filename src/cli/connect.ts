@@ -66,7 +66,7 @@ function databaseOf(query: Query): Database {
   return {
     execute: (written) => {
       const { sql, params } = dialect.sqlToQuery(written)
-      return inTime(query(sql, params))
+      return orTimeout(query(sql, params))
     },
     transaction: () => Promise.reject(new Error('This connection only reads.')),
     refreshMaterializedView: undefined,
@@ -76,7 +76,7 @@ function databaseOf(query: Query): Database {
 /**
  * A timeout, because postgres.js never gives up a dead connection, and poolers may refuse `statement_timeout`.
  */
-async function inTime<T>(answer: Promise<T>): Promise<T> {
+async function orTimeout<T>(answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const silence = new Promise<never>((_, reject) => {
     const seconds = QUERY_TIMEOUT_MS / 1000

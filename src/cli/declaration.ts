@@ -24,7 +24,7 @@ function esModule(declared: Declared, before: string): string[] {
     `import { rateLimitTables } from 'drizzle-ratelimit/schema'`,
     '',
     ...(withSchema ? [`export const rateLimitSchema = ${made}`] : []),
-    `export const rateLimits = ${callOf(declared, withSchema ? 'rateLimitSchema' : made)}`,
+    `export const rateLimits = ${declarationCall(declared, withSchema ? 'rateLimitSchema' : made)}`,
     'export const { ephemeral: rateLimitEphemeral, durable: rateLimitDurable } = rateLimits',
   ]
 }
@@ -41,13 +41,13 @@ function commonJs(declared: Declared): string[] {
   return [
     `const { rateLimitTables } = require('drizzle-ratelimit/schema')`,
     ...(withSchema ? [`module.exports.rateLimitSchema = ${made}`] : []),
-    `module.exports.rateLimits = ${callOf(declared, withSchema ? 'module.exports.rateLimitSchema' : made)}`,
+    `module.exports.rateLimits = ${declarationCall(declared, withSchema ? 'module.exports.rateLimitSchema' : made)}`,
     'module.exports.rateLimitEphemeral = module.exports.rateLimits.ephemeral',
     'module.exports.rateLimitDurable = module.exports.rateLimits.durable',
   ]
 }
 
-function callOf({ schema, ephemeral, durable }: Declared, madeSchema: string): string {
+function declarationCall({ schema, ephemeral, durable }: Declared, madeSchema: string): string {
   return [
     'rateLimitTables({',
     ...(schema === 'public' ? [] : [`  schema: ${madeSchema},`]),

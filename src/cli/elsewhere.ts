@@ -2,26 +2,26 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { execute } from '../kernel/database/run.ts'
-import { shapeOf } from '../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../kernel/tables/ddl.ts'
 import { printable } from '../kernel/tables/table-name.ts'
 import { optionOf } from './output.ts'
-import { named } from './tables.ts'
+import { qualifiedName } from './tables.ts'
 
-type Kind = 'ephemeral' | 'durable'
-const KINDS: readonly Kind[] = ['ephemeral', 'durable']
+type TableKind = 'ephemeral' | 'durable'
+const TABLE_KINDS: readonly TableKind[] = ['ephemeral', 'durable']
 
 /** A table that looks like one of the limiter's: it has the columns or the name. */
 interface Similar {
   readonly schema: string
   readonly name: string
   /** Undefined if neither its name nor its storage tells. */
-  readonly kind: Kind | undefined
+  readonly kind: TableKind | undefined
 }
 
 /** One sentence for each place that has tables like the missing ones, with the options that name them. */
 export async function elsewhere(db: Database, tables: RateLimitTables): Promise<string[]> {
   const all = await similarTables(db, tables)
-  const checked = KINDS.map((kind) => named(tables[kind]))
+  const checked = TABLE_KINDS.map((kind) => qualifiedName(tables[kind]))
   const isChecked = ({ schema, name }: Similar) => checked.includes(`${schema}.${name}`)
   if (checked.every((name) => all.some((each) => `${each.schema}.${each.name}` === name))) return []
   const others = all.filter((each) => !isChecked(each))
@@ -36,10 +36,10 @@ export async function elsewhere(db: Database, tables: RateLimitTables): Promise<
 }
 
 function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimitTables): string {
-  const { schema: expected = 'public' } = shapeOf(tables.ephemeral)
+  const { schema: expected = 'public' } = tableShapeOf(tables.ephemeral)
   const options = schema === expected ? [] : [optionOf('schema', schema)]
-  for (const kind of KINDS) {
-    const { name: usual } = shapeOf(tables[kind])
+  for (const kind of TABLE_KINDS) {
+    const { name: usual } = tableShapeOf(tables[kind])
     if (found.some(({ name }) => name === usual)) continue
     const [other] = found.filter((each) => each.kind === kind)
     if (other) options.push(optionOf(kind, other.name))
@@ -50,8 +50,8 @@ function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimit
 }
 
 async function similarTables(db: Database, { ephemeral, durable }: RateLimitTables): Promise<Similar[]> {
-  const columns = shapeOf(ephemeral).columns.map(({ name }) => name)
-  const names = [ephemeral, durable].map((table) => shapeOf(table).name)
+  const columns = tableShapeOf(ephemeral).columns.map(({ name }) => name)
+  const names = [ephemeral, durable].map((table) => tableShapeOf(table).name)
   const list = (texts: readonly string[]) =>
     sql.join(
       texts.map((text) => sql`${text}::text`),
@@ -69,15 +69,15 @@ async function similarTables(db: Database, { ephemeral, durable }: RateLimitTabl
   return rows.map(({ schema, name, unlogged }) => ({
     schema: String(schema),
     name: String(name),
-    kind: kindOf(String(name), unlogged === true, names),
+    kind: tableKindOf(String(name), unlogged === true, names),
   }))
 }
 
-function kindOf(
+function tableKindOf(
   name: string,
   isUnlogged: boolean,
   [ephemeral, durable]: readonly string[],
-): Kind | undefined {
+): TableKind | undefined {
   if (isUnlogged || name === ephemeral || name.includes('ephemeral')) return 'ephemeral'
   return name === durable || name.includes('durable') ? 'durable' : undefined
 }

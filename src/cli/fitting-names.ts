@@ -1,4 +1,4 @@
-import { shapeOf } from '../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../kernel/tables/ddl.ts'
 import { SHIPPED } from '../kernel/tables/shipped.ts'
 import type { KitSettings } from './kit.ts'
 import type { TableNames, TableValues } from './tables.ts'
@@ -20,7 +20,7 @@ export function fittingNames(
 }
 
 function fittingTable(table: 'ephemeral' | 'durable', filter: readonly string[]): string {
-  const usual = shapeOf(SHIPPED[table]).name
+  const usual = tableShapeOf(SHIPPED[table]).name
   const names = filter.filter((each) => each.includes('*')).map((each) => each.replace('*', usual))
   return fitting(usual, names.filter(isName), filter, 'tablesFilter', `--${table}`)
 }

@@ -8,10 +8,10 @@ import { readMigrations } from './migrations.ts'
 import type { Output } from './output.ts'
 import { RECOMMENDED_DB } from './recommended-db.ts'
 import { hasStorage, KIT_OPTIONS, type StorageValues, writeStorage } from './storage.ts'
-import { isShipped, LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { isShipped, LOGGED_OPTION, TABLE_OPTIONS, tablesFrom } from './tables.ts'
 import { hasTables } from './tables-after.ts'
 
-const OPTIONS = {
+const INIT_OPTIONS = {
   ...TABLE_OPTIONS,
   ...LOGGED_OPTION,
   ...KIT_OPTIONS,
@@ -21,7 +21,7 @@ const OPTIONS = {
 } as const
 
 /** Something to do. */
-interface Step {
+interface InitStep {
   readonly plan: string
   /** Does it, and says what was done. */
   run(): Promise<string>
@@ -29,14 +29,14 @@ interface Step {
 
 /** Declares the tables in the project's schema, and lets its drizzle-kit write both migrations. */
 export async function init(args: string[], output: Output): Promise<number> {
-  const { values } = parseArgs({ args, options: OPTIONS })
+  const { values } = parseArgs({ args, options: INIT_OPTIONS })
   const kit = await findKit(values.config)
   const { dialect, folder, schema, ...filters } = await kit.settings()
   if (dialect !== 'postgresql') {
     throw new Error(`The limiter needs PostgreSQL, and the dialect of the configuration is ${dialect}.`)
   }
   const names = fittingNames(values, filters)
-  const tables = tablesOf(names)
+  const tables = tablesFrom(names)
   const ways = await waysToDeclare(kit, schema, names, tables)
   const migrations = await readMigrations(folder)
   const isMade = hasTables(migrations.tables, tables)
@@ -62,7 +62,7 @@ export async function init(args: string[], output: Output): Promise<number> {
   return 0
 }
 
-function declaring(kit: Kit, ways: readonly Addition[], tables: RateLimitTables): Step {
+function declaring(kit: Kit, ways: readonly Addition[], tables: RateLimitTables): InitStep {
   const [first] = ways
   const said = ({ file, before, added }: Addition) =>
     `${before === undefined ? 'new file' : 'end of'} ${relative('', file)}:\n\n${indented(added)}`
@@ -72,7 +72,7 @@ function declaring(kit: Kit, ways: readonly Addition[], tables: RateLimitTables)
   }
 }
 
-function generating(kit: Kit, folder: string, tables: RateLimitTables): Step {
+function generating(kit: Kit, folder: string, tables: RateLimitTables): InitStep {
   const command = kit.command('generate')
   return {
     plan: `Would run \`${command}\`.`,
@@ -81,7 +81,7 @@ function generating(kit: Kit, folder: string, tables: RateLimitTables): Step {
       const printed = await kit.generate()
       if (hasTables((await readMigrations(folder)).tables, tables)) {
         const isFirst = before.sql === ''
-        return `Ran \`${command}\`, which wrote a migration.${isFirst ? FIRST : ''}`
+        return `Ran \`${command}\`, which wrote a migration.${isFirst ? FIRST_MIGRATION : ''}`
       }
       throw new Error(
         `drizzle-kit wrote no migration with the tables. Run \`${command}\`, answer its questions, and then ` +
@@ -91,10 +91,10 @@ function generating(kit: Kit, folder: string, tables: RateLimitTables): Step {
   }
 }
 
-const FIRST = `
+const FIRST_MIGRATION = `
 It is the first one, and makes all tables. If \`drizzle-kit push\` has made them before: docs/migrations.md, "If you push".`
 
-function storing(kit: Kit, folder: string, tables: RateLimitTables, values: StorageValues): Step {
+function storing(kit: Kit, folder: string, tables: RateLimitTables, values: StorageValues): InitStep {
   return {
     plan: `Would write the migration ${values.name}, which sets the storage of the tables.`,
     run: async () => {

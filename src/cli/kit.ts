@@ -42,9 +42,9 @@ export async function findKit(config: string | undefined): Promise<Kit> {
       `There is no ${config ?? 'drizzle.config'} in ${process.cwd()}: run this command in its folder, or add --config.`,
     )
   }
-  const withConfig = (...args: string[]) => run(bin, [...args, `--config=${file}`])
+  const withConfig = (...args: string[]) => runKit(bin, [...args, `--config=${file}`])
   return {
-    settings: () => settingsOf(bin, resolve(file)),
+    settings: () => kitSettings(bin, resolve(file)),
     schemaSql: async () => {
       const printed = await withConfig('export')
       // After an error in the schema, drizzle-kit 0.31 ends with 0.
@@ -84,7 +84,7 @@ async function findBin(): Promise<string> {
  * drizzle-kit loads it here too: another configuration imports it and prints what it says. The import has an
  * absolute path and not a file URL, because drizzle-kit uses `require`.
  */
-async function settingsOf(bin: string, config: string): Promise<KitSettings> {
+async function kitSettings(bin: string, config: string): Promise<KitSettings> {
   const temporary = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
   try {
     const asking = join(temporary, 'drizzle.config.ts')
@@ -94,7 +94,7 @@ async function settingsOf(bin: string, config: string): Promise<KitSettings> {
       console.log('SETTINGS ' + JSON.stringify({ dialect, out, schema, tablesFilter, schemaFilter }))
       process.exit(0)`
     await writeFile(asking, text)
-    const printed = await run(bin, ['check', `--config=${asking}`])
+    const printed = await runKit(bin, ['check', `--config=${asking}`])
     const settings = /^SETTINGS (.*)$/m.exec(printed)?.[1]
     if (settings === undefined) throw new Error(`drizzle-kit could not read ${config}:\n${printed}`)
     const { dialect, out, schema, tablesFilter, schemaFilter } = JSON.parse(settings)
@@ -111,7 +111,7 @@ async function settingsOf(bin: string, config: string): Promise<KitSettings> {
 }
 
 /** Runs drizzle-kit and returns its output. */
-async function run(bin: string, args: readonly string[]): Promise<string> {
+async function runKit(bin: string, args: readonly string[]): Promise<string> {
   const running = promisify(execFile)(process.execPath, [bin, ...args])
   // Without input, it cannot ask questions.
   running.child.stdin?.end()

@@ -4,7 +4,7 @@ import { printable } from '../kernel/tables/table-name.ts'
 const MAX_KEY = 48
 
 /** Lines with the cells below each other: the first column begins at the left, the others end at the right. */
-export function columnsOf(rows: readonly (readonly string[])[]): string[] {
+export function inColumns(rows: readonly (readonly string[])[]): string[] {
   const cells = rows.map(([key = '', ...numbers]) => [shortened(printable(key)), ...numbers])
   const widths = (cells[0] ?? []).map((_, column) =>
     Math.max(column === 0 ? 24 : 8, ...cells.map((row) => row[column]?.length ?? 0)),

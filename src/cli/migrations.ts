@@ -13,7 +13,7 @@ export interface Migrations {
 
 /** Reads the SQL alone: each version of drizzle-kit has a format of its own for what it notes beside it. */
 export async function readMigrations(folder: string): Promise<Migrations> {
-  const names = (await namesIn(folder)).filter((name) => name.endsWith('.sql'))
+  const names = (await migrationNames(folder)).filter((name) => name.endsWith('.sql'))
   const texts = await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')))
   const sql = texts.join('\n')
   return { sql, tables: tablesAfter(sql) }
@@ -24,12 +24,12 @@ export async function readMigrations(folder: string): Promise<Migrations> {
  * those of the same second in the order of their names.
  */
 export async function nextSecond(folder: string): Promise<void> {
-  const seconds = (await namesIn(folder)).map((name) => basename(dirname(name)).slice(0, 14))
+  const seconds = (await migrationNames(folder)).map((name) => basename(dirname(name)).slice(0, 14))
   const latest = seconds.findLast((second) => /^\d{14}$/.test(second))
   while (latest === new Date().toISOString().replaceAll(/\D/g, '').slice(0, 14)) await sleep(50)
 }
 
-async function namesIn(folder: string): Promise<string[]> {
+async function migrationNames(folder: string): Promise<string[]> {
   const names = await readdir(folder, { recursive: true }).catch((error) => {
     if (error.code === 'ENOENT') return []
     throw error

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { execute } from '../kernel/database/run.ts'
-import { shapeOf } from '../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../kernel/tables/ddl.ts'
 import { limitsIn } from './limits.ts'
 
 /**
@@ -20,7 +20,7 @@ export async function inOtherTable(
     const live = sql`${other.prefix} = ${prefix} and ${other.expiresAt} > now()`
     const [row] = await execute(db, sql`select count(*)::int as live from ${other} where ${live}`)
     const count = Number(row?.['live'])
-    if (count > 0) said.push(sentence(prefix, count, shapeOf(own).quoted, shapeOf(other).quoted))
+    if (count > 0) said.push(sentence(prefix, count, tableShapeOf(own).quoted, tableShapeOf(other).quoted))
   }
   return said
 }

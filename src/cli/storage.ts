@@ -2,12 +2,12 @@ import { writeFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../schema/index.ts'
-import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../kernel/tables/ddl.ts'
-import { literal, quotedName } from '../kernel/tables/table-name.ts'
+import { type StorageOptions, setPersistence, storageSql, tableShapeOf } from '../kernel/tables/ddl.ts'
+import { quotedName, textLiteral } from '../kernel/tables/table-name.ts'
 import { findKit, type Kit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
 import { type Output, optionOf } from './output.ts'
-import { LOGGED_OPTION, named, TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { LOGGED_OPTION, qualifiedName, TABLE_OPTIONS, tablesFrom } from './tables.ts'
 
 /** The options for drizzle-kit, for parseArgs. */
 export const KIT_OPTIONS = {
@@ -15,7 +15,7 @@ export const KIT_OPTIONS = {
   name: { type: 'string', default: 'rate_limit_storage' },
 } as const
 
-const OPTIONS = {
+const STORAGE_OPTIONS = {
   ...TABLE_OPTIONS,
   ...LOGGED_OPTION,
   ...KIT_OPTIONS,
@@ -24,8 +24,8 @@ const OPTIONS = {
 
 /** Lets the project's drizzle-kit create a custom migration, and writes the statements into it. */
 export async function storage(args: string[], output: Output): Promise<number> {
-  const { values } = parseArgs({ args, options: OPTIONS })
-  const tables = tablesOf(values)
+  const { values } = parseArgs({ args, options: STORAGE_OPTIONS })
+  const tables = tablesFrom(values)
   const kit = await findKit(values.config)
   const { folder } = await kit.settings()
   const migrations = await readMigrations(folder)
@@ -67,10 +67,10 @@ export function hasStorage(
 ): boolean {
   // A table that was dropped and made again has lost its storage.
   const sql = all.slice(
-    Math.max(...[tables.ephemeral, tables.durable].map((table) => made.get(named(table)) ?? 0)),
+    Math.max(...[tables.ephemeral, tables.durable].map((table) => made.get(qualifiedName(table)) ?? 0)),
   )
   const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
-    sql.lastIndexOf(setPersistence(shapeOf(tables.ephemeral).quoted, persistence))
+    sql.lastIndexOf(setPersistence(tableShapeOf(tables.ephemeral).quoted, persistence))
   const isLast = logged ? at('LOGGED') > at('UNLOGGED') : at('UNLOGGED') > at('LOGGED')
   const needed = [...storageSql(tables, { logged }), ...(citus ? citusSql(tables) : [])]
   return isLast && needed.every((statement) => sql.includes(statement))
@@ -83,11 +83,11 @@ function requireTables(
   folder: string,
 ): void {
   for (const [option, table] of Object.entries({ ephemeral, durable })) {
-    if (migrations.tables.has(named(table))) continue
-    const { name } = shapeOf(table)
+    if (migrations.tables.has(qualifiedName(table))) continue
+    const { name } = tableShapeOf(table)
     const elsewhere = [...migrations.tables.keys()].find((other) => other.endsWith(`.${name}`))
     throw new Error(
-      `The migrations in ${relative('', folder)} do not make ${named(table)}. ` +
+      `The migrations in ${relative('', folder)} do not make ${qualifiedName(table)}. ` +
         (elsewhere
           ? `They make ${elsewhere}: add ${optionOf('schema', elsewhere.slice(0, -name.length - 1))}.`
           : `Export it from your Drizzle schema and run \`npx drizzle-kit generate\` first. If it has another name, add --${option}.`),
@@ -126,9 +126,9 @@ export function citusMigration(tables: RateLimitTables): string {
 }
 
 function citusSql({ ephemeral, durable }: RateLimitTables): readonly string[] {
-  const [first, second] = [ephemeral, durable].map((table) => literal(quotedName(table)))
+  const [first, second] = [ephemeral, durable].map((table) => textLiteral(quotedName(table)))
   return [
-    `SELECT create_distributed_table(${first}, ${literal(ephemeral.key.name)})`,
-    `SELECT create_distributed_table(${second}, ${literal(durable.key.name)}, colocate_with => ${first})`,
+    `SELECT create_distributed_table(${first}, ${textLiteral(ephemeral.key.name)})`,
+    `SELECT create_distributed_table(${second}, ${textLiteral(durable.key.name)}, colocate_with => ${first})`,
   ]
 }

@@ -1,5 +1,5 @@
 import type { RateLimitTables } from '../../schema/index.ts'
-import { named } from './tables.ts'
+import { qualifiedName } from './tables.ts'
 
 const WORD = String.raw`(?:"(?:[^"]|"")+"|[\w$]+)`
 const TABLE = String.raw`(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:${WORD}\s*\.\s*)?${WORD})`
@@ -32,7 +32,7 @@ export function hasTables(
   all: ReadonlyMap<string, number>,
   { ephemeral, durable }: RateLimitTables,
 ): boolean {
-  return all.has(named(ephemeral)) && all.has(named(durable))
+  return all.has(qualifiedName(ephemeral)) && all.has(qualifiedName(durable))
 }
 
 /** Postgres reads a name without quotes as lower case. */

@@ -1,6 +1,6 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTable, type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
-import { shapeOf } from '../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../kernel/tables/ddl.ts'
 import { SHIPPED } from '../kernel/tables/shipped.ts'
 
 /** The options for the names of the tables, for parseArgs. */
@@ -26,7 +26,7 @@ export interface TableNames {
   readonly durable: string
 }
 
-export function tablesOf({ schema, ephemeral, durable }: TableValues): RateLimitTables {
+export function tablesFrom({ schema, ephemeral, durable }: TableValues): RateLimitTables {
   return rateLimitTables({
     ...(schema === 'public' ? {} : { schema: pgSchema(schema) }),
     ...(ephemeral === undefined ? {} : { ephemeral }),
@@ -35,12 +35,15 @@ export function tablesOf({ schema, ephemeral, durable }: TableValues): RateLimit
 }
 
 /** The name of a table, with its schema. */
-export function named(table: RateLimitTable): string {
-  const { schema = 'public', name } = shapeOf(table)
+export function qualifiedName(table: RateLimitTable): string {
+  const { schema = 'public', name } = tableShapeOf(table)
   return `${schema}.${name}`
 }
 
 /** Whether both tables have the names that the package gives them. */
 export function isShipped({ ephemeral, durable }: RateLimitTables): boolean {
-  return named(ephemeral) === named(SHIPPED.ephemeral) && named(durable) === named(SHIPPED.durable)
+  return (
+    qualifiedName(ephemeral) === qualifiedName(SHIPPED.ephemeral) &&
+    qualifiedName(durable) === qualifiedName(SHIPPED.durable)
+  )
 }

@@ -6,12 +6,12 @@ import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { type DeniedKey, denied } from '../reports/denied.ts'
 import { usage } from '../reports/usage.ts'
 import { connect } from './connect.ts'
-import { columnsOf } from './layout.ts'
+import { inColumns } from './layout.ts'
 import { limitsIn, type ModuleLimit } from './limits.ts'
 import type { Output } from './output.ts'
-import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { TABLE_OPTIONS, tablesFrom } from './tables.ts'
 
-const OPTIONS = {
+const TOP_OPTIONS = {
   ...TABLE_OPTIONS,
   limits: { type: 'string' },
   prefix: { type: 'string', multiple: true },
@@ -26,27 +26,27 @@ type Shown = ModuleLimit | { readonly prefix: string; readonly reading?: never; 
 
 interface Showing {
   readonly db: Database
-  readonly tables: ReturnType<typeof tablesOf>
+  readonly tables: ReturnType<typeof tablesFrom>
   readonly top: number
   readonly sinceMs: number
 }
 
 /** Shows the keys that use most and are denied most, again and again in a terminal, and otherwise once. */
 export async function top(args: string[], output: Output): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true })
+  const { values, positionals } = parseArgs({ args, options: TOP_OPTIONS, allowPositionals: true })
   const [url = process.env['DATABASE_URL'], ...more] = positionals
   if (!url) throw new Error('Which database? Run `drizzle-ratelimit top <url>`, or set DATABASE_URL.')
   if (more.length > 0) throw new Error('`drizzle-ratelimit top` takes one URL.')
   const everyMs = parseDuration(values.every as Duration, '--every')
   const sinceMs = parseDuration(values.since as Duration, '--since')
-  const limits = await limitsOf(values.limits, values.prefix ?? [])
+  const limits = await chosenLimits(values.limits, values.prefix ?? [])
 
   const { db, end } = await connect(url)
   try {
-    const showing = { db, tables: tablesOf(values), top: Number(values.top), sinceMs }
+    const showing = { db, tables: tablesFrom(values), top: Number(values.top), sinceMs }
     const { screen } = output
     for (;;) {
-      const lines = await linesOf(limits, showing)
+      const lines = await screenLines(limits, showing)
       if (screen && !values.once) screen.clear()
       output.log(lines.join('\n'))
       if (!screen || values.once) return 0
@@ -59,7 +59,7 @@ export async function top(args: string[], output: Output): Promise<number> {
 }
 
 /** The limits of a module, or those of the prefixes only. Without a module, only denials are known. */
-async function limitsOf(module: string | undefined, prefixes: readonly string[]): Promise<Shown[]> {
+async function chosenLimits(module: string | undefined, prefixes: readonly string[]): Promise<Shown[]> {
   if (module === undefined) {
     if (prefixes.length > 0) return prefixes.map((prefix) => ({ prefix }))
     throw new Error('Which limits? Add --limits <module>, or --prefix <name> to see its denials only.')
@@ -70,17 +70,17 @@ async function limitsOf(module: string | undefined, prefixes: readonly string[])
   return prefixes.length === 0 ? all : all.filter(({ prefix }) => prefixes.includes(prefix))
 }
 
-async function linesOf(limits: readonly Shown[], showing: Showing): Promise<string[]> {
+async function screenLines(limits: readonly Shown[], showing: Showing): Promise<string[]> {
   const blocks: string[][] = []
-  for (const limit of limits) blocks.push(await blockOf(limit, showing))
+  for (const limit of limits) blocks.push(await limitLines(limit, showing))
   return blocks.flatMap((block, place) => (place === 0 ? block : ['', ...block]))
 }
 
-async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
+async function limitLines(limit: Shown, showing: Showing): Promise<string[]> {
   const { prefix, reading, durable } = limit
   const counts = (await deniedOf(limit, showing)).map(({ key, denials }) => [key, inDigits(denials)])
   const nothing = [['  nothing', '']]
-  if (!reading) return columnsOf([[prefix, 'denied'], ...(counts.length > 0 ? counts : nothing)])
+  if (!reading) return inColumns([[prefix, 'denied'], ...(counts.length > 0 ? counts : nothing)])
   const { db, tables, top } = showing
   const rows = { db, prefix, tables, durable }
   const now = Date.now()
@@ -98,8 +98,8 @@ async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
     ...(each.blockedUntil === undefined ? [] : [`blocked for ${inTime(each.blockedUntil, now)}`]),
   ])
   return [
-    ...columnsOf([[prefix, 'used', 'left', 'limit', 'full in'], ...(used.length > 0 ? used : nothing)]),
-    ...(counts.length > 0 ? columnsOf([['', 'denied'], ...counts]) : []),
+    ...inColumns([[prefix, 'used', 'left', 'limit', 'full in'], ...(used.length > 0 ? used : nothing)]),
+    ...(counts.length > 0 ? inColumns([['', 'denied'], ...counts]) : []),
   ]
 }
 

@@ -7,14 +7,14 @@ export class Html {
   }
 }
 
-type Part = Html | string | number | undefined | readonly Part[]
+type HtmlPart = Html | string | number | undefined | readonly HtmlPart[]
 
 /** HTML with values. Every value is escaped, except HTML that was made by this function. */
-export function html(texts: TemplateStringsArray, ...parts: readonly Part[]): Html {
+export function html(texts: TemplateStringsArray, ...parts: readonly HtmlPart[]): Html {
   return new Html(texts.reduce((before, text, place) => before + textOf(parts[place - 1]) + text))
 }
 
-function textOf(part: Part): string {
+function textOf(part: HtmlPart): string {
   if (part === undefined) return ''
   if (part instanceof Html) return part.text
   if (typeof part === 'string' || typeof part === 'number') return escaped(String(part))

@@ -16,13 +16,13 @@ import { Sweeper } from '../kernel/store/sweep.ts'
 import { MisraGries } from './misra-gries.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
-const KEPT = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
+const COUNTS_LIMITER = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
 
 /** After this time a write counts as lost: the end of its request may have cut it off. */
 const LOST_MS = 10_000
 
 /** Counts of a limiter that are not written yet. */
-interface Counted {
+interface PendingCounts {
   readonly keys: ReadonlyMap<string, number>
   readonly total: number
 }
@@ -115,7 +115,7 @@ export class DenialCounts implements Layer {
   }
 
   /** Adds the counts to the rows of the hour, in one statement. If others hold a row, its count waits. */
-  async #add({ keys, total }: Counted, hour: string): Promise<void> {
+  async #add({ keys, total }: PendingCounts, hour: string): Promise<void> {
     const adding = [...keys].map(([key, times]) =>
       addition(denialsKey(hour, key), times, () => this.#keys.add(key, times)),
     )
@@ -139,7 +139,7 @@ function addition(key: string, times: number, keep: () => void): CallGroup {
   const request: Request = {
     key,
     rate: times,
-    limiter: KEPT,
+    limiter: COUNTS_LIMITER,
     purpose: 'take',
     atLeast: null,
     paidWindowStart: null,

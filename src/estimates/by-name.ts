@@ -26,13 +26,13 @@ export async function settleName(
   checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
   const requests = [{ ratelimit, key: name.key, limiter }]
   const calls = await callsOf(requests, CALLS.spendRequest, 0)
-  const { results } = await settleNamed(requests, calls, name.id, { each: [actual] }, tx)
+  const { results } = await settleByName(requests, calls, name.id, { each: [actual] }, tx)
   return results[0] as Allowed
 }
 
 /** Settles the reservations of several limits: each with a cost of its own, or all of them with one. */
 export async function settleNames(
-  requests: readonly Planned[],
+  requests: readonly PlannedRequest[],
   calls: readonly LimiterCall[],
   id: string,
   options: SettleOptions,
@@ -40,19 +40,19 @@ export async function settleNames(
   checkOptions(options, SETTLING.settle)
   const { actual, tx, debt } = options
   if (typeof actual === 'number')
-    return settleNamed(requests, calls, id, { total: actual, debt: debt ?? 'last' }, tx)
+    return settleByName(requests, calls, id, { total: actual, debt: debt ?? 'last' }, tx)
   checkOption(Array.isArray(actual), 'settle needs the cost as `actual`, or a list of costs.')
   checkOption(debt === undefined, 'debt cannot be combined with a list of costs.')
-  return settleNamed(requests, calls, id, { each: actual }, tx)
+  return settleByName(requests, calls, id, { each: actual }, tx)
 }
 
 /** A request that may have the present plan. */
-interface Planned {
+interface PlannedRequest {
   readonly limiter?: Limiter | undefined
 }
 
-async function settleNamed(
-  requests: readonly Planned[],
+async function settleByName(
+  requests: readonly PlannedRequest[],
   calls: readonly LimiterCall[],
   id: string,
   costs: Costs,

@@ -1,5 +1,5 @@
 import type { Database } from '../kernel/database/database.ts'
-import { fateOf, idOf } from '../kernel/database/fate.ts'
+import { transactionId, transactionStatus } from '../kernel/database/fate.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
@@ -16,7 +16,7 @@ export interface ChargedIn {
 
 export async function chargedIn(checker: Checker, tx: Database | undefined): Promise<ChargedIn> {
   const { db, isTransaction } = checker.where(tx)
-  return { db, id: isTransaction ? await idOf(db) : undefined }
+  return { db, id: isTransaction ? await transactionId(db) : undefined }
 }
 
 /**
@@ -33,7 +33,7 @@ export async function checkCharged(
   isNamed = false,
 ): Promise<void> {
   if (id === undefined || checker.where(tx).db === db) return
-  const fate = await runOn(checker, tx, 'looks', (connection) => fateOf(connection.db, id))
+  const fate = await runOn(checker, tx, 'looks', (connection) => transactionStatus(connection.db, id))
   if (fate === 'in progress') {
     throw new RatelimitError(
       'NOT_RESERVED',

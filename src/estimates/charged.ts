@@ -37,10 +37,10 @@ export interface OpeningCall extends LimiterCall {
 // one is not open any more, the settlement changes nothing, and is sent again after a look.
 
 /** The most estimates of a limiter that are remembered. */
-const MAX_REMEMBERED = 10_000
+const MAX_ESTIMATES = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const estimatesOf = onceFor((_: Checker) => new Map<string, Opened>())
+const rememberedBy = onceFor((_: Checker) => new Map<string, Opened>())
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
@@ -56,25 +56,25 @@ export function remember(
   if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, { each, row: key }] of named.entries()) {
     // What each row of funds has paid is only in rows.
-    const paid = isFunded(each) ? undefined : paidBy(each, answered[place] as Answered)
+    const paid = isFunded(each) ? undefined : paidByLimit(each, answered[place] as Answered)
     if (!paid) continue
     const row = found(rowOf, openings[place] as LimiterCall)
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
-    if (opened) keep(estimatesOf(each.checker), key, opened)
+    if (opened) keep(rememberedBy(each.checker), key, opened)
   }
 }
 
 /** Without the one that was kept first, if there are too many. */
 function keep(estimates: Map<string, Opened>, key: string, opened: Opened): void {
-  const [first] = estimates.size < MAX_REMEMBERED ? [] : estimates.keys()
+  const [first] = estimates.size < MAX_ESTIMATES ? [] : estimates.keys()
   if (first !== undefined) estimates.delete(first)
   estimates.set(key, opened)
 }
 
 /** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */
-function paidBy({ call: { limiter } }: LimiterCall, { answer, paid }: Answered): Paid | undefined {
+function paidByLimit({ call: { limiter } }: LimiterCall, { answer, paid }: Answered): Paid | undefined {
   if (!answer.success || answer.repeated || answer.wouldDeny) return undefined
   return notedBy(limiter, paid, answer)
 }
@@ -82,8 +82,8 @@ function paidBy({ call: { limiter } }: LimiterCall, { answer, paid }: Answered):
 /** Takes the estimates out of the memory. Undefined if one of them is not there. */
 export function recall(named: readonly Named[]): Opened[] | undefined {
   const known = named.map(({ each: { checker }, row }) => {
-    const opened = estimatesOf(checker).get(row)
-    estimatesOf(checker).delete(row)
+    const opened = rememberedBy(checker).get(row)
+    rememberedBy(checker).delete(row)
     return opened
   })
   return known.every((each) => each !== undefined) ? known : undefined

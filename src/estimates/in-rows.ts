@@ -12,7 +12,7 @@ import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { CLOSING, costOf, type Opened, openedIn } from '../kernel/limits/estimate.ts'
 import { found } from '../kernel/lists/enough.ts'
-import { namesOf, payerIn, sharesOf } from '../kernel/lists/names.ts'
+import { namesOf, payerIn, shareCheckers } from '../kernel/lists/names.ts'
 import { askedOf, takeTogether } from '../kernel/lists/together.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { openStatement } from '../kernel/sql/estimates.ts'
@@ -65,7 +65,7 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
   if (chargedIn) await checkCharged(each.checker, chargedIn, tx, true)
   let known = recall(named)
   return untilDone('settled the reservation and made it again', async () => {
-    const seen = known ?? (await look(named, tx))
+    const seen = known ?? (await readOpened(named, tx))
     known = undefined
     checkForm(seen, settling.costs)
     if (isSettled(seen)) return repeated(named, seen, settling, tx)
@@ -74,7 +74,8 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
       return await settleOpen(open, settling, tx)
     } catch (error) {
       // It says nothing if another process was faster, and has brought the other plan.
-      const now = error instanceof RatelimitError && error.code === 'OTHER_PLAN' && (await look(named, tx))
+      const now =
+        error instanceof RatelimitError && error.code === 'OTHER_PLAN' && (await readOpened(named, tx))
       if (now && isSettled(now)) return repeated(named, now, settling, tx)
       throw error
     }
@@ -147,7 +148,7 @@ const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
 export async function openOf(named: readonly Named[], seen: readonly Opened[], tx: At): Promise<Open[]> {
   const open: Open[] = []
   for (const [place, own] of named.entries())
-    open.push(openIn(own, seen[place] as Opened, isFunded(own.each) ? await sharesIn(own, tx) : []))
+    open.push(openIn(own, seen[place] as Opened, isFunded(own.each) ? await openSharesOf(own, tx) : []))
   return open
 }
 
@@ -173,8 +174,8 @@ function openIn(own: Named, opened: Opened, shares: readonly OpenRow[]): Open {
 }
 
 /** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */
-async function sharesIn({ each: { checker }, row }: Named, tx: At): Promise<OpenRow[]> {
-  const { closer } = sharesOf(checker)
+async function openSharesOf({ each: { checker }, row }: Named, tx: At): Promise<OpenRow[]> {
+  const { closer } = shareCheckers(checker)
   const { namespace, table } = closer.rows
   const statement = kept(table.statements, 'open true', () => openStatement(table.table, true))
   const values = { prefix: namespace.prefix, from: `${row}/`, to: `${row}/z`, size: Number.MAX_SAFE_INTEGER }
@@ -194,7 +195,7 @@ async function sharesIn({ each: { checker }, row }: Named, tx: At): Promise<Open
  *
  * @throws RatelimitError `NOT_RESERVED`
  */
-async function look(named: readonly Named[], tx: At): Promise<Opened[]> {
+async function readOpened(named: readonly Named[], tx: At): Promise<Opened[]> {
   const calls = looksAt(named)
   const [only, ...more] = calls
   const decisions =

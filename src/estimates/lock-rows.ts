@@ -1,7 +1,7 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { addUp } from '../kernel/lists/add-up.ts'
-import { inLockOrder } from '../kernel/lists/list.ts'
+import { rowsInLockOrder } from '../kernel/lists/list.ts'
 import { insertEmpty, removeEmpty } from '../kernel/store/empty-rows.ts'
 
 /**
@@ -11,7 +11,7 @@ import { insertEmpty, removeEmpty } from '../kernel/store/empty-rows.ts'
 export async function lockRows(calls: readonly LimiterCall[], connection: Connection): Promise<void> {
   // There may be more than a list can have.
   const named = new Map(calls.flatMap((each) => [...addUp([each]).values()]).map((row) => [row.row, row]))
-  const rows = inLockOrder([...named.values()])
+  const rows = rowsInLockOrder([...named.values()])
   const made = await insertEmpty(rows, connection, 'as the session', true)
   if (made > 0) await removeEmpty(rows, connection)
 }

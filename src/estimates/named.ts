@@ -7,7 +7,7 @@ import { watched } from '../kernel/engine/layers.ts'
 import { noting, opened as openedBy } from '../kernel/limits/estimate.ts'
 import { nameOfRow } from '../kernel/lists/add-up.ts'
 import { reportsOf, sendCalls } from '../kernel/lists/limit-all.ts'
-import { keyOfName, keyOfShare, namesOf, sharesOf } from '../kernel/lists/names.ts'
+import { keyOfName, keyOfShare, namesOf, shareCheckers } from '../kernel/lists/names.ts'
 import type { Payer } from '../kernel/lists/send-payers.ts'
 import { checkNames } from '../kernel/lists/together.ts'
 import type { Naming } from '../kernel/options/reserve.ts'
@@ -120,7 +120,7 @@ export function notesOf(
     const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
     const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
       const key = keyOfShare(opening.call.key, order, row.call.key)
-      const { opener } = sharesOf(call.checker)
+      const { opener } = shareCheckers(call.checker)
       return [{ checker: opener, call: { ...opening.call, key }, isFound: true }, [row]]
     })
     return [[opening, rows] as const, ...shares]

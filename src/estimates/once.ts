@@ -1,5 +1,5 @@
 import type { Database } from '../kernel/database/database.ts'
-import { idOf, wasRolledBack } from '../kernel/database/fate.ts'
+import { transactionId, wasRolledBack } from '../kernel/database/fate.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import { RatelimitError } from '../kernel/errors.ts'
@@ -32,7 +32,7 @@ export class Once {
     let doneIn: string | undefined
     try {
       await checkCharged(this.#checker, this.#chargedIn, tx)
-      if (isTransaction && db !== this.#chargedIn.db) doneIn = await idOf(db)
+      if (isTransaction && db !== this.#chargedIn.db) doneIn = await transactionId(db)
     } catch (error) {
       this.#state = 'open'
       throw error

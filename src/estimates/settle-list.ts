@@ -56,7 +56,7 @@ export async function settleList(
   const { payers } = sent
   if (!sent.isOver)
     return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
-  if (!missing) return { answers: payers.map((_, place) => answerTo(place, settled, sent)) }
+  if (!missing) return { answers: payers.map((_, place) => answerAt(place, settled, sent)) }
   const shares = paidByEach(sent)
   const answers = payers.map((payer, place) =>
     answerToShare(shares[place] as number, settled[place] as Settled, payer, sent),
@@ -89,7 +89,7 @@ function purseFor(settled: Settled, place: number, missing: Missing | undefined,
   return funds.giveBack(estimate.parts, -rate, tx, as)
 }
 
-function answerTo(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
+function answerAt(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
   const { payers } = sent
   const own = settled[place] as Settled
   const { call, purse } = payers[place] as Payer
@@ -99,7 +99,7 @@ function answerTo(place: number, settled: readonly Settled[], sent: SentPayers):
   if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
   const outcome = partsOf(row, found(sent.decisions.looks, row)).at(-1) as Outcome
   const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as Payer).call) === row)
-  if (ofRow[0] === own) return settledAnswer(outcome, sumOf(ofRow), row.reporting)
+  if (ofRow[0] === own) return settledAnswer(outcome, sumOfSettled(ofRow), row.reporting)
   // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
   const decision = { ...outcome.decision, ended: undefined }
   const left = allowanceOf({ ...outcome, decision }, { ...row.reporting, thresholds: [] })
@@ -107,7 +107,7 @@ function answerTo(place: number, settled: readonly Settled[], sent: SentPayers):
 }
 
 /** The sum of the settlements of estimates for one row. */
-function sumOf(settled: readonly Settled[]): Settled {
+function sumOfSettled(settled: readonly Settled[]): Settled {
   const [first] = settled as [Settled]
   if (settled.length === 1) return first
   const { paid } = first.estimate

@@ -49,7 +49,7 @@ export async function settle(
   const actuals = 'each' in costs ? costs.each : keptOf(charged, costs.total)
   const settled = charged.map((each, place) => withCost(each, actuals[place] as number, limiters[place]))
   const missing = 'each' in costs ? undefined : missingFor(settled, costs)
-  const list = await settleAll({ settled, missing, closings }, tx)
+  const list = await settleTogether({ settled, missing, closings }, tx)
   if (!list && closings.length === 0) throw notAsExpected('contradicts itself')
   if (!list || 'each' in costs) return list && { granted: actuals, results: list.answers }
   const results = list.answers.map((answer, place) => withUnlimited(answer, settled[place] as Settled))
@@ -63,7 +63,7 @@ export async function settle(
 /** What is kept of each estimate if all of them pay one cost: the last one gives back first. */
 function keptOf(charged: readonly Charged[], total: number): readonly number[] {
   const rates = charged.map(({ estimate }) => estimate.paid.rate)
-  const returned = lastFirst(rates, sumOf(rates) - total)
+  const returned = lastFirst(rates, sumOfRates(rates) - total)
   return rates.map((rate, place) => rate - (returned[place] as number))
 }
 
@@ -72,13 +72,13 @@ function missingFor(
   settled: readonly Settled[],
   { total, debt }: Exclude<Costs, { readonly each: unknown }>,
 ): Missing | undefined {
-  const rate = total - sumOf(settled.map(({ estimate }) => estimate.paid.rate))
+  const rate = total - sumOfRates(settled.map(({ estimate }) => estimate.paid.rate))
   if (rate <= 0) return undefined
   const isWhole = settled.some(({ limiter }) => limiter.algorithm.integersOnly)
   return { rate: isWhole ? wholeOf(rate) : rate, debtor: debt === 'first' ? 0 : settled.length - 1 }
 }
 
-function sumOf(rates: readonly number[]): number {
+function sumOfRates(rates: readonly number[]): number {
   return rates.reduce((sum, rate) => sum + rate, 0)
 }
 
@@ -89,7 +89,7 @@ function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed 
 }
 
 /** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
-function settleAll(all: Together, tx: At): Promise<SettledList | undefined> {
+function settleTogether(all: Together, tx: At): Promise<SettledList | undefined> {
   const { settled, closings } = all
   const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isFunded(each.each))
   // Where there are rows to close, the time of the call has begun.
@@ -139,7 +139,7 @@ function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | un
 }
 
 /** One limit that one row has paid needs no list, so its settlement shares a statement as checks do. */
-async function settleOne(all: Alone, tx: At): Promise<SettledList | TooLate | undefined> {
+async function settleOne(all: AloneSettled, tx: At): Promise<SettledList | TooLate | undefined> {
   const [settled] = all.settled
   const { each, estimate } = settled
   const isOfFunds = isFunded(each)
@@ -152,9 +152,9 @@ async function settleOne(all: Alone, tx: At): Promise<SettledList | TooLate | un
   return { answers: [settledAnswer(outcome, settled, each.checker.terms.reporting)] }
 }
 
-type Alone = Together & { readonly settled: readonly [Settled] }
+type AloneSettled = Together & { readonly settled: readonly [Settled] }
 
-function isAlone(all: Together): all is Alone {
+function isAlone(all: Together): all is AloneSettled {
   const { settled, missing, closings } = all
   return settled.length === 1 && !missing && closings.length === 0
 }
@@ -175,13 +175,13 @@ async function correctAll(all: Together, tx: At): Promise<SettledList | undefine
   }
   const rest = settled.filter((_, place) => !corrected[place])
   const isLeft = rest.length + closings.length > 0
-  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : NOTHING
+  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : NONE_SETTLED
   if (!list) return undefined
   const answers = list.answers.values()
   return { answers: corrected.map((answer) => answer ?? (answers.next().value as Allowed)) }
 }
 
-const NOTHING: SettledList = { answers: [] }
+const NONE_SETTLED: SettledList = { answers: [] }
 
 /**
  * Locks the limits and the rows of estimates in the order of every list, for statements that need only some of
@@ -197,13 +197,13 @@ export async function lockAll(
   const limits = await inTurn(charged, async ({ each, estimate }): Promise<readonly LimiterCall[]> => {
     if (!isFunded(each)) return [taken(each)]
     const { checker, funds } = each
-    const { rows } = await funds.take(ALL, connection.db)
+    const { rows } = await funds.take(WHOLE_COUNT, connection.db)
     return [...rows, ...estimate.parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
   })
   await lockRows([...limits.flat(), ...closings], connection)
 }
 
-const ALL = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const
+const WHOLE_COUNT = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const
 
 /** A call that needs the row. */
 function taken({ checker, call }: LimiterCall): LimiterCall {

@@ -90,13 +90,13 @@ export function withCost({ each, estimate }: Charged, actual: number, present: L
   const { limiter } = each.call
   if (present) return { each, estimate, actual, limiter: present, isPresent: true }
   const { needsPlan, layout } = estimate
-  if (needsPlan) throw otherPlan('The reservation was made with a limiter.')
+  if (needsPlan) throw planChanged('The reservation was made with a limiter.')
   if (limiter.stored && layout !== '' && layout !== layoutOf(limiter))
-    throw otherPlan('The reservation was charged under another algorithm.')
+    throw planChanged('The reservation was charged under another algorithm.')
   return { each, estimate, actual, limiter, isPresent: false }
 }
 
-function otherPlan(why: string): RatelimitError {
+function planChanged(why: string): RatelimitError {
   return new RatelimitError(
     'OTHER_PLAN',
     `${why} Nothing was charged. Give the present limiter to settle it.`,
@@ -196,8 +196,8 @@ function hasPaid({ limiter, estimate }: Settled): boolean {
  * estimate has them. Empty for a limiter without rows.
  */
 function layoutOf(limiter: Limiter): string {
-  return limiter.stored ? columnsOf(limiter.algorithm) : ''
+  return limiter.stored ? columnNamesOf(limiter.algorithm) : ''
 }
 
 /** Each settlement needs them. */
-const columnsOf = onceFor(({ columns }: AnyAlgorithm) => columns.toSorted().join())
+const columnNamesOf = onceFor(({ columns }: AnyAlgorithm) => columns.toSorted().join())

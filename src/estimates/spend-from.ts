@@ -30,7 +30,7 @@ import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
 
 /** The answer of `spend`. */
-export type Spent = SpentAnswer & (Paid | Unpaid)
+export type Spent = SpentAnswer & (PaidSpending | Unpaid)
 
 interface SpentAnswer {
   /** How much each limit paid, in the order of the requests; 0 after a denial. */
@@ -49,7 +49,7 @@ interface SpentAnswer {
   release(options?: SettleAllOptions): Promise<SettledSpending>
 }
 
-interface Paid {
+interface PaidSpending {
   /** The whole rate was taken; with `atLeast`, at least that. */
   readonly success: true
   /** The id, of `once` or of the name, was used before, so this call has charged nothing. */
@@ -96,11 +96,11 @@ export interface SettledSpending {
 
 /** Takes one rate from several limits in their order, or takes nothing. */
 export async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
-  return await own(watched(calls, options.tx, () => spendTogether(calls, options), reportsOf))
+  return await own(watched(calls, options.tx, () => spendTogether(calls, options), spentReports))
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
-function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
+function spentReports({ success, granted, results, retryAfter }: Spent): Report[] {
   return results.map((answer, place) => {
     const { limit, remaining, reset } = answer
     return success
@@ -170,10 +170,10 @@ async function spentOf(
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
     const found = sent.decisionsOf(payer)
-    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOTHING }
+    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOT_CHARGED }
     if (payer.purse) return payer.purse.answer(found, fate)
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
-    if (blocked) return { answer: blocked, paid: NOTHING }
+    if (blocked) return { answer: blocked, paid: NOT_CHARGED }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
@@ -191,7 +191,7 @@ async function spentOf(
   const calls = payers.map(({ call }) => call)
   const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
   const { settle } = await (opening ? estimatesOf(opening, isRepeated, tx) : charged())
-  const commit: Paid['commit'] = async (actual, given = {}) => {
+  const commit: PaidSpending['commit'] = async (actual, given = {}) => {
     checkOptions(given, SETTLING.commitSpent)
     const { tx: at, limiters, debt = 'last' } = given
     return await own(settle({ costs: { total: actual, debt }, limiters }, at))
@@ -205,7 +205,7 @@ async function spentOf(
   return isRepeated ? { ...spent, repeated: true } : spent
 }
 
-const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
+const NOT_CHARGED = { rate: 0, windowStart: null, usedBefore: null }
 
 /** The row of a limit as it was found, or the state of a limit without a row. */
 function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers): Decision {

@@ -96,7 +96,7 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
           ttl: Math.max(answer.reset - now(), 0),
         }
       }
-      answer(incremented(), callback)
+      answerCallback(incremented(), callback)
     }
 
     read(key: string, callback: Callback, timeWindow: number, max: number): void {
@@ -108,7 +108,7 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
         const { used, reset } = look
         return { current: used, ttl: used > 0 ? Math.max(reset - now(), 0) : 0 }
       }
-      answer(looked(), callback)
+      answerCallback(looked(), callback)
     }
 
     child(options: RouteOptions): RateLimitStore {
@@ -127,7 +127,7 @@ function deniedBy({ retryAfter }: Denied, timeWindow: number, max: number): Coun
   return { current: max + 1, ttl: Math.min(retryAfter, timeWindow) }
 }
 
-function answer(result: Promise<Counted>, callback: Callback): void {
+function answerCallback(result: Promise<Counted>, callback: Callback): void {
   result.then((found) => callback(null, found), callback)
 }
 

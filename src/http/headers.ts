@@ -2,12 +2,12 @@ import type { LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Policy } from './policy.ts'
 import {
+  HEADER_WRITERS,
   type HeaderNumbers,
   type HeaderStandards,
   present,
   type RateLimitHeaders,
   readStandards,
-  WRITTEN,
 } from './standards.ts'
 
 /** Options of `headersOf`. */
@@ -65,7 +65,7 @@ export function headersOfAll(
   const limited = checks.filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
   const written = readStandards(standard).map((each) => {
     const shown = limited.filter(([answer]) => each === 'draft-8' || answer === tightest)
-    return shown.length > 0 ? WRITTEN[each](shown.map((check) => numbersOf(check, now))) : {}
+    return shown.length > 0 ? HEADER_WRITERS[each](shown.map((check) => numbersOf(check, now))) : {}
   })
   return Object.fromEntries([...written, retryAfter(tightest)].flatMap(Object.entries<string>))
 }

@@ -17,7 +17,7 @@ export interface Route {
 }
 
 /** A rate and the exact spelling of its name. */
-interface Named {
+interface NamedRate {
   readonly spelled: string
   readonly rate: number
 }
@@ -44,7 +44,7 @@ export function ratesOf(table: RateTable): (route: Route) => number {
   }
 }
 
-function namedOf(name: string, rate: number): [loose: string, named: Named] {
+function namedOf(name: string, rate: number): [loose: string, named: NamedRate] {
   const [, method, path = ''] = /^(?:([a-z]+) )?(\S+)$/i.exec(name) ?? []
   checkOption(
     path !== '',
@@ -56,7 +56,7 @@ function namedOf(name: string, rate: number): [loose: string, named: Named] {
 
 /** The rate of the path for this method, or else for all methods. */
 function find(
-  rates: ReadonlyMap<string, Named>,
+  rates: ReadonlyMap<string, NamedRate>,
   path: string,
   method: string | undefined,
 ): { readonly rate: number; readonly isExact: boolean }[] {

@@ -29,33 +29,40 @@ export interface HeaderNumbers {
 }
 
 /** The headers of one or more limits. */
-export const WRITTEN: Record<HeaderStandard, (limits: readonly HeaderNumbers[]) => RateLimitHeaders> = {
-  /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
-  'draft-8': (limits) => {
-    const known = limits.filter(({ remaining }) => remaining !== undefined)
-    return present({
-      'RateLimit-Policy': listOf(limits, ({ name, limit, windowSeconds }) => [
-        name,
-        { q: limit, w: windowSeconds },
-      ]),
-      RateLimit: listOf(known, ({ name, remaining, untilReset }) => [name, { r: remaining, t: untilReset }]),
-    })
-  },
-  /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
-  'draft-6': (limits) =>
-    present({
-      'RateLimit-Policy': listOf(limits, ({ limit, windowSeconds }) => [limit, { w: windowSeconds }]),
-      'RateLimit-Limit': limits[0]?.limit,
-      'RateLimit-Remaining': limits[0]?.remaining,
-      'RateLimit-Reset': limits[0]?.untilReset,
-    }),
-  legacy: ([first]) =>
-    present({
-      'X-RateLimit-Limit': first?.limit,
-      'X-RateLimit-Remaining': first?.remaining,
-      'X-RateLimit-Reset': first?.resetsAt,
-    }),
-}
+export const HEADER_WRITERS: Record<HeaderStandard, (limits: readonly HeaderNumbers[]) => RateLimitHeaders> =
+  {
+    /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
+    'draft-8': (limits) => {
+      const known = limits.filter(({ remaining }) => remaining !== undefined)
+      return present({
+        'RateLimit-Policy': structuredList(limits, ({ name, limit, windowSeconds }) => [
+          name,
+          { q: limit, w: windowSeconds },
+        ]),
+        RateLimit: structuredList(known, ({ name, remaining, untilReset }) => [
+          name,
+          { r: remaining, t: untilReset },
+        ]),
+      })
+    },
+    /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
+    'draft-6': (limits) =>
+      present({
+        'RateLimit-Policy': structuredList(limits, ({ limit, windowSeconds }) => [
+          limit,
+          { w: windowSeconds },
+        ]),
+        'RateLimit-Limit': limits[0]?.limit,
+        'RateLimit-Remaining': limits[0]?.remaining,
+        'RateLimit-Reset': limits[0]?.untilReset,
+      }),
+    legacy: ([first]) =>
+      present({
+        'X-RateLimit-Limit': first?.limit,
+        'X-RateLimit-Remaining': first?.remaining,
+        'X-RateLimit-Reset': first?.resetsAt,
+      }),
+  }
 
 /**
  * The list of standards to send.
@@ -65,7 +72,7 @@ export const WRITTEN: Record<HeaderStandard, (limits: readonly HeaderNumbers[]) 
 export function readStandards(standards: HeaderStandards): readonly HeaderStandard[] {
   const list: readonly HeaderStandard[] = typeof standards === 'string' ? [standards] : standards
   checkOption(
-    Array.isArray(list) && list.length > 0 && list.every((each) => Object.hasOwn(WRITTEN, each)),
+    Array.isArray(list) && list.length > 0 && list.every((each) => Object.hasOwn(HEADER_WRITERS, each)),
     "Headers are 'draft-8', 'draft-6' or 'legacy', or a list of these.",
   )
   checkOption(
@@ -76,7 +83,7 @@ export function readStandards(standards: HeaderStandards): readonly HeaderStanda
 }
 
 /** A list of structured fields without undefined parameters. Undefined if the list is empty. */
-function listOf(
+function structuredList(
   limits: readonly HeaderNumbers[],
   item: (limit: HeaderNumbers) => [string | number, Readonly<Record<string, number | undefined>>],
 ): string | undefined {

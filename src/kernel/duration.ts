@@ -9,7 +9,7 @@ export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 /** A hundred years. A longer time may not fit into a timestamp, and is probably a mistake. */
 export const MAX_MS: number = 36_525 * 86_400_000
 
-const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
+const DURATION = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 
 /**
  * Reads a duration as whole milliseconds.
@@ -20,7 +20,7 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
  */
 export function parseDuration(duration: Duration, name: string, minMs = 1): number {
   // The library returns undefined for a length of 0.
-  const read = typeof duration === 'string' && WRITTEN.test(duration) ? (parse(duration) ?? 0) : duration
+  const read = typeof duration === 'string' && DURATION.test(duration) ? (parse(duration) ?? 0) : duration
   const durationMs = typeof read === 'number' ? read : Number.NaN
   const wholeMs = Math.round(durationMs)
   // '1.1h' is 3960000.0000000005 ms.

@@ -2,7 +2,7 @@ import type { Moment } from '../kernel/base/moment.ts'
 import type { RatelimitError } from '../kernel/errors.ts'
 import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Batch, Pending } from '../kernel/queue/queue.ts'
-import { overload, type Waiting } from '../kernel/queue/room.ts'
+import { overload, type WaitingCalls } from '../kernel/queue/room.ts'
 import { type Decision, neededBy, type Request } from '../kernel/store/call.ts'
 import { Asking } from './asking.ts'
 import type { Key } from './held-leases.ts'
@@ -40,7 +40,7 @@ export class Fetch extends Asking {
   isNeeded = false
   /** The units that known calls need. */
   #needed: number
-  readonly #counts: Waiting
+  readonly #counts: WaitingCalls
   /** How many of the other calls are counted as waiting. */
   #counted = 0
   readonly #request: Changing
@@ -51,7 +51,7 @@ export class Fetch extends Asking {
     key: Key,
     caller: Pending,
     plan: Plan,
-    counts: Waiting,
+    counts: WaitingCalls,
     onAnswer: (fetch: Fetch, decision: Decision) => void,
     onError: (fetch: Fetch, error: RatelimitError) => void,
   ) {

@@ -7,7 +7,7 @@ import { toRatelimitError } from '../kernel/database/database-error.ts'
 import type { RatelimitError } from '../kernel/errors.ts'
 import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Dispatcher, Pending } from '../kernel/queue/queue.ts'
-import type { Waiting } from '../kernel/queue/room.ts'
+import type { WaitingCalls } from '../kernel/queue/room.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { Asking } from './asking.ts'
 import { extraOf, Fetch, type Plan } from './fetch.ts'
@@ -30,7 +30,7 @@ export interface Lessor extends Returning {
   /** Decides calls that no lease answers. */
   readonly dispatcher: Dispatcher
   /** The calls that the dispatcher keeps waiting, and those that wait here. */
-  readonly waiting: Waiting
+  readonly waiting: WaitingCalls
 }
 
 /** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */

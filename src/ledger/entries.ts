@@ -7,7 +7,7 @@ import type { Answers, Asked, Call, GrantedCall } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
 
 /** The calls that a statement has granted. */
-export function grantedIn(asked: readonly Asked[], answers: Answers): GrantedCall[] {
+export function callsGranted(asked: readonly Asked[], answers: Answers): GrantedCall[] {
   return asked.flatMap((each, i) => {
     const decision = answers[i]
     if (!decision || decision.isOther || !applies(each, decision)) return []
@@ -31,7 +31,7 @@ export function entryOf(granted: GrantedCall, prefix: string, hasGrants: boolean
     ...{
       prefix,
       ...(hasGrants ? grantIn(key) : { key }),
-      kind: kind ?? kindOf(call),
+      kind: kind ?? entryKindOf(call),
       units,
       at: decision.now,
     },
@@ -56,7 +56,7 @@ function grantIn(row: string): Pick<Entry, 'key' | 'grant'> {
   return { key: row.slice(0, at), grant: fromHex(row.slice(at + GRANT.length)) ?? '' }
 }
 
-function kindOf({ rate, reserved, purpose }: Call): Entry['kind'] {
+function entryKindOf({ rate, reserved, purpose }: Call): Entry['kind'] {
   if (purpose === 'grant') return 'grant'
   if (reserved !== 0) return reserved > 0 ? 'reserve' : 'settle'
   return rate < 0 ? 'refund' : 'charge'

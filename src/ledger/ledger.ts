@@ -5,7 +5,7 @@ import type { LedgerLayer } from '../kernel/options/choices.ts'
 import type { Settings } from '../kernel/options/table.ts'
 import type { GrantedCall, Ledger } from '../kernel/store/call.ts'
 import type { WriteEntries } from '../kernel/store/entry.ts'
-import { entryOf, grantedIn } from './entries.ts'
+import { callsGranted, entryOf } from './entries.ts'
 import { record } from './record.ts'
 
 /**
@@ -52,6 +52,6 @@ function ledgerOf(write: WriteEntries, { prefix, limiter }: Settings): Ledger {
   return {
     ...{ write, recorded, record },
     recordCalls: (asked, recording) =>
-      record({ ...recording, recordedBy: (answers) => grantedIn(asked, answers).flatMap(recorded) }),
+      record({ ...recording, recordedBy: (answers) => callsGranted(asked, answers).flatMap(recorded) }),
   }
 }

@@ -6,7 +6,7 @@ import { isTransient } from '../kernel/database/retry.ts'
 import { execute } from '../kernel/database/run.ts'
 import { inTransaction } from '../kernel/database/transaction.ts'
 import { RatelimitError } from '../kernel/errors.ts'
-import type { Entry, Recording, WriteEntries } from '../kernel/store/entry.ts'
+import type { Entry, RecordedStatement, WriteEntries } from '../kernel/store/entry.ts'
 
 /**
  * Runs a statement and hands out its entries in the same transaction: one of its own, or a savepoint of the
@@ -14,7 +14,7 @@ import type { Entry, Recording, WriteEntries } from '../kernel/store/entry.ts'
  *
  * @throws RatelimitError `ENTRIES_FAILED`, and each error of the database or the driver.
  */
-export function record<T>({ connection, isBrief, run, recordedBy }: Recording<T>): Promise<T> {
+export function record<T>({ connection, isBrief, run, recordedBy }: RecordedStatement<T>): Promise<T> {
   const within = connection.isTransaction ? inSavepoint : inOwnTransaction
   return within(connection, async (own) => {
     const result = await run(own)

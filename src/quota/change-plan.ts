@@ -52,14 +52,14 @@ export async function changePlan(
       time = exactNumber(answer['now'])
       if (answer['other'] === true) throw otherPlan()
       if (mustHave(answer['done']) !== true) return undefined
-      return { period: answer['own'] === true ? endedIn(answer, from, time) : undefined }
+      return { period: answer['own'] === true ? periodUntilNow(answer, from, time) : undefined }
     }),
   )
   return ended.period
 }
 
 /** The period of the row, up to now. Undefined if nothing was used in it. */
-function endedIn(row: Row, limiter: StoredLimiter, now: number): EndedPeriod | undefined {
+function periodUntilNow(row: Row, limiter: StoredLimiter, now: number): EndedPeriod | undefined {
   const { numbers, settled } = limiter.algorithm
   const state = stateIn(row, limiter)
   const used = numbers.used(state, now, limiter.params)

@@ -50,16 +50,16 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
   // The first page has as many rows as are to be closed. If few of them have ended, the pages grow.
   for (let size = Math.min(closing.limit, MAX_PAGE); ; size = Math.min(2 * size, MAX_PAGE)) {
     const rows = await windowsAfter(closing, after, size)
-    let ended = rows.flatMap((row) => endedIn(row, closing))
+    let ended = rows.flatMap((row) => endedPeriods(row, closing))
     // If others have locked some of the rows, the next ones are closed instead.
     while (ended.length > 0 && closed.length < closing.limit) {
       const missing = closing.limit - closed.length
-      closed.push(...(await close(closing, ended.slice(0, missing))))
+      closed.push(...(await closeAll(closing, ended.slice(0, missing))))
       ended = ended.slice(missing)
     }
     const last = rows.at(-1)
     if (!last || rows.length < size || closed.length >= closing.limit) return closed
-    after = keyIn(last)
+    after = keyOfRow(last)
   }
 }
 
@@ -74,11 +74,11 @@ async function windowsAfter(
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedIn(row: Row, { limiterOf, now, graceMs, ownClock }: Closing): Over[] {
-  const key = keyIn(row)
+function endedPeriods(row: Row, { limiterOf, now, graceMs, ownClock }: Closing): Over[] {
+  const key = keyOfRow(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
-  if (!hasPeriods(limiter) || !isOwn(row, limiter)) return []
+  if (!hasPeriods(limiter) || !isOfAlgorithm(row, limiter)) return []
   const start = exactNumber(columnIn(row, 'windowStart'))
   // Other programs may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
@@ -89,14 +89,14 @@ function endedIn(row: Row, { limiterOf, now, graceMs, ownClock }: Closing): Over
 }
 
 /** Whether the row belongs to the limit's algorithm. */
-function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
+function isOfAlgorithm(row: Row, { algorithm }: StoredLimiter): boolean {
   const { columns } = algorithm
   return STATE_COLUMNS.every((column) => columns.includes(column) === (columnIn(row, column) !== null))
 }
 
-async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
+async function closeAll(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
   const rows = await remove(closing, ended)
-  const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
+  const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyOfRow(row), row]))
   const begun: Begun[] = []
   const closed = ended.flatMap(({ limiter, time, ...each }) => {
     const row = rowOf.get(each.key)
@@ -139,6 +139,6 @@ function countedIn(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, '
   return { used, ...(settled ? { reserved: used - settled.now(state) } : {}) }
 }
 
-function keyIn(row: Row): string {
+function keyOfRow(row: Row): string {
   return String(row['key'])
 }

@@ -27,7 +27,7 @@ interface Used extends Usage {
 }
 
 /** A key and its limit. */
-interface Planned {
+interface KeyPlan {
   readonly key: string
   readonly limiter: StoredLimiter
 }
@@ -39,7 +39,7 @@ export async function usageByPlan(reading: TopReading, limiterOf: PlanOf): Promi
   for (;;) {
     const keys = await keysAfter(reading, after)
     const limiters = await Promise.all(keys.map(async (key) => limiterOf(key)))
-    const planned = limiters.flatMap((limiter, place): Planned[] => {
+    const planned = limiters.flatMap((limiter, place): KeyPlan[] => {
       checkLimiter(limiter)
       const key = keys[place] as string
       return limiter.stored ? [{ key, limiter }] : []
@@ -71,22 +71,22 @@ async function keysAfter({ db, table, prefix }: Reading, after: string): Promise
 }
 
 /** A key and the time that decides its calendar period. */
-interface Placed extends Planned {
+interface KeyPlanAt extends KeyPlan {
   readonly placedAt: number
 }
 
 /** The usage of keys whose limiters have one algorithm. Keys without usage are skipped. */
 export async function lookAtEach(
   reading: Reading,
-  planned: readonly Planned[],
+  planned: readonly KeyPlan[],
   time: number,
 ): Promise<Used[]> {
   const used: Used[] = []
-  let rest: readonly Placed[] = planned.map((each) => ({ ...each, placedAt: time }))
+  let rest: readonly KeyPlanAt[] = planned.map((each) => ({ ...each, placedAt: time }))
   while (rest.length > 0) {
     const asked = rest.map((each) => ({ ...each, params: paramsAt(each.limiter, each.placedAt) }))
-    const ahead: Placed[] = []
-    for (const row of await rowsOf(reading, asked, time)) {
+    const ahead: KeyPlanAt[] = []
+    for (const row of await usageRows(reading, asked, time)) {
       const one = mustHave(asked[Number(row['place']) - 1])
       const now = exactNumber(row['now'])
       // A row of the next period, written by a clock that is ahead, is read at its own time.
@@ -105,12 +105,12 @@ export async function lookAtEach(
   return used
 }
 
-async function rowsOf(
+async function usageRows(
   { db, table, prefix }: Reading,
-  asked: readonly (Planned & { readonly params: Params })[],
+  asked: readonly (KeyPlan & { readonly params: Params })[],
   clock: number,
 ): Promise<readonly Row[]> {
-  const { limiter } = asked[0] as Planned
+  const { limiter } = asked[0] as KeyPlan
   const name = `look each ${limiter.algorithm.name}`
   const { texts } = await table.store()
   const statement = kept(table.statements, name, () =>

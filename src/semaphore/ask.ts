@@ -54,7 +54,7 @@ export interface SlotAnswer {
 }
 
 /** The answer if the row of the slot is gone. */
-export const NOTHING: SlotAnswer = {
+export const SLOT_GONE: SlotAnswer = {
   ...{ slots: [], open: 0, isNext: false, at: 0, endsInMs: undefined, sentAt: 0 },
 }
 
@@ -83,7 +83,7 @@ function isAcquire(request: SlotRequest): request is Acquire {
 }
 
 /** Rows expire on a grid of an hour or more, so that most updates leave the indexed column as it is (HOT). */
-const MIN_GRID_MS = 3_600_000
+const MIN_SLOT_GRID_MS = 3_600_000
 
 /** Sends requests that can share a statement. With `mayWait` it waits for rows that other transactions hold. */
 export async function askForSlots(
@@ -109,7 +109,7 @@ export async function askForSlots(
     )
   const { prefix } = namespace
   const values: Record<string, Value> = {
-    ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_GRID_MS, leaseMs) },
+    ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_SLOT_GRID_MS, leaseMs) },
     key: textArray(asked.map((each) => each.request.key)),
     ...(isAcquire(request) ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
   }
@@ -117,7 +117,7 @@ export async function askForSlots(
   const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
     run(connection, [table.size], statementFor, values, {}),
   )
-  return answersOf(rows, asked, sentAt)
+  return slotAnswersOf(rows, asked, sentAt)
 }
 
 function acquireValues({ limit, waits }: Acquire, asked: readonly AskedSlots[]): Record<string, Value> {
@@ -130,7 +130,7 @@ function fencesOf(asked: readonly AskedSlots[]): string {
   return numberArray(asked.map(({ request }) => (isAcquire(request) ? null : request.fence)))
 }
 
-function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: number): SlotAnswers {
+function slotAnswersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: number): SlotAnswers {
   const answers: (SlotAnswer | undefined)[] = new Array(asked.length)
   for (const row of rows) {
     if (mustHave(row['place']) === null) continue

@@ -28,12 +28,12 @@ export function holdersOf(checker: Checker, key: string, tx: Database | undefine
   const { prefix } = checker.rows.namespace
   return withinTimeout([checker], tx, (at) =>
     runOn(checker, at, 'looks', (connection) =>
-      timed({ prefix, statement: 'look', keys: 1 }, () => look(checker, key, connection)),
+      timed({ prefix, statement: 'look', keys: 1 }, () => readHolders(checker, key, connection)),
     ),
   )
 }
 
-async function look({ rows }: Checker, key: string, connection: Connection): Promise<Holder[]> {
+async function readHolders({ rows }: Checker, key: string, connection: Connection): Promise<Holder[]> {
   const { table, namespace } = rows
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null

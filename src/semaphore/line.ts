@@ -25,7 +25,7 @@ export interface LineOptions {
 }
 
 /** A call that waits. */
-export interface Waiting {
+export interface WaitingCall {
   found(look: Look): void
   failed(error: unknown): void
 }
@@ -39,7 +39,7 @@ export interface Waiting {
  */
 export class Line {
   readonly #options: LineOptions
-  readonly #waiting = new Set<Waiting>()
+  readonly #waiting = new Set<WaitingCall>()
   readonly #looks = new Set<Caller>()
   #last: Look
   /** When the line had its last turn, by the clock of the database, and by that of the process. */
@@ -66,12 +66,12 @@ export class Line {
   }
 
   /** Adds a call at the end. */
-  join(waiting: Waiting): void {
+  join(waiting: WaitingCall): void {
     this.#waiting.add(waiting)
     this.#rest()
   }
 
-  leave(waiting: Waiting): void {
+  leave(waiting: WaitingCall): void {
     if (!this.#waiting.delete(waiting)) return
     // What the others do not need is given back if it comes.
     for (const caller of [...this.#looks].reverse()) {
@@ -114,7 +114,7 @@ export class Line {
   }
 
   /** Takes the first call out of the line. */
-  #next(): Waiting | undefined {
+  #next(): WaitingCall | undefined {
     const [first] = this.#waiting
     if (first) this.#waiting.delete(first)
     if (this.#hasMissed) this.#lookAgain()

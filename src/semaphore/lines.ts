@@ -6,12 +6,12 @@ import type { Look } from './look.ts'
 import type { Plan } from './plan.ts'
 
 /** A line and the plan of those who wait in it. */
-interface Planned extends Plan {
+interface PlannedLine extends Plan {
   readonly line: Line
 }
 
 /** The lines of each key. Calls under another plan wait for other slots, so they have a line of their own. */
-const linesOf: (checker: Checker) => Map<string, Planned[]> = /* @__PURE__ */ onceFor(() => new Map())
+const linesOf: (checker: Checker) => Map<string, PlannedLine[]> = /* @__PURE__ */ onceFor(() => new Map())
 
 /** What calls of one line have in common. The key is the one that is stored. */
 export interface Sought extends Plan {

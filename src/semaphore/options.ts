@@ -13,7 +13,7 @@ type Common = Pick<
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'>
 
-interface Slots extends Common {
+interface SlotOptions extends Common {
   /** How many slots a key has: a whole number from 0 to 1,000. 0 denies. */
   readonly limit: number
   /**
@@ -23,7 +23,7 @@ interface Slots extends Common {
   readonly lease: Duration
 }
 
-interface DurableSlots extends Slots {
+interface DurableSlots extends SlotOptions {
   /** Keeps the slots in the logged table. */
   readonly durable?: true
   /**
@@ -33,7 +33,7 @@ interface DurableSlots extends Slots {
   readonly synchronousCommit?: boolean
 }
 
-interface SlotsOfEitherTable extends Slots {
+interface SlotsOfEitherTable extends SlotOptions {
   /**
    * Keeps the slots in the logged table. A crash of the server empties the UNLOGGED table of `durable: false`.
    * More than the limit would then run at once, because the work of the forgotten leases goes on. Default:

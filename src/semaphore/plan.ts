@@ -18,7 +18,7 @@ const MIN_LEASE_MS = 100
 /**
  * A day. Longer work has to extend its lease, because after a crash its slot is in use until the lease ends.
  */
-const MAX_LEASE_MS = 86_400_000
+const MAX_SLOT_LEASE_MS = 86_400_000
 
 /** @throws RatelimitError `INVALID_LIMIT` */
 export function checkLimit(limit: number): number {
@@ -33,6 +33,6 @@ export function checkLimit(limit: number): number {
  */
 export function lengthOf(lease: Duration): number {
   const leaseMs = parseDuration(lease, 'The lease', MIN_LEASE_MS)
-  if (leaseMs <= MAX_LEASE_MS) return leaseMs
+  if (leaseMs <= MAX_SLOT_LEASE_MS) return leaseMs
   throw new RatelimitError('INVALID_DURATION', 'The lease must be at most a day: extend it for longer work.')
 }

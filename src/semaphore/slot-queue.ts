@@ -7,13 +7,13 @@ import { Blame } from '../kernel/queue/blame.ts'
 import { Coalescer } from '../kernel/queue/coalescer.ts'
 import { Direct } from '../kernel/queue/direct.ts'
 import { inLockOrder } from '../kernel/queue/groups.ts'
-import { HalvingDecider, type Part } from '../kernel/queue/halving-decider.ts'
-import type { CallGroup, Decider, Work } from '../kernel/queue/queue.ts'
+import { HalvingDecider, type StatementGroups } from '../kernel/queue/halving-decider.ts'
+import type { CallGroup, Decider, DeciderWork } from '../kernel/queue/queue.ts'
 import { Room } from '../kernel/queue/room.ts'
 import {
   askForSlots,
   canShare,
-  NOTHING,
+  SLOT_GONE,
   type SlotAnswer,
   type SlotAnswers,
   type SlotRequest,
@@ -30,11 +30,11 @@ export const senderOf: (checker: Checker) => Sender<SlotRequest, SlotAnswer> = /
   },
 )
 
-type Group = CallGroup<SlotRequest, SlotAnswer>
+type SlotGroup = CallGroup<SlotRequest, SlotAnswer>
 
 /** Decides requests for slots outside of transactions. */
 class SlotDecider
-  extends HalvingDecider<SlotRequest, SlotAnswer, Part<SlotRequest, SlotAnswer>>
+  extends HalvingDecider<SlotRequest, SlotAnswer, StatementGroups<SlotRequest, SlotAnswer>>
   implements Decider<SlotRequest, SlotAnswer>
 {
   readonly #checker: Checker
@@ -47,22 +47,25 @@ class SlotDecider
   }
 
   decideTogether(
-    groups: readonly Group[],
-    done: (group: Group) => void,
-    work: Work,
-  ): Promise<readonly Group[]> {
+    groups: readonly SlotGroup[],
+    done: (group: SlotGroup) => void,
+    work: DeciderWork,
+  ): Promise<readonly SlotGroup[]> {
     return this.decideParts([{ groups: inLockOrder(groups) }], done, work, new Blame(false))
   }
 
-  protected ask({ groups }: Part<SlotRequest, SlotAnswer>, work: Work): Promise<SlotAnswers> {
+  protected ask(
+    { groups }: StatementGroups<SlotRequest, SlotAnswer>,
+    work: DeciderWork,
+  ): Promise<SlotAnswers> {
     return this.#ask(groups, false, work)
   }
 
-  protected async askAlone(group: Group, work: Work): Promise<SlotAnswer> {
-    return (await this.#ask([group], true, work))[0] ?? NOTHING
+  protected async askAlone(group: SlotGroup, work: DeciderWork): Promise<SlotAnswer> {
+    return (await this.#ask([group], true, work))[0] ?? SLOT_GONE
   }
 
-  async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {
+  async #ask(groups: readonly SlotGroup[], mayWait: boolean, { sending }: DeciderWork): Promise<SlotAnswers> {
     const { rows, alone } = this.#checker
     const { ensureTables, connection: home } = rows
     await ensureTables?.()

@@ -6,7 +6,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { type Decided, SentCall } from '../kernel/engine/sent-call.ts'
 import { UNHURRIED } from '../kernel/engine/unhurried.ts'
 import { ownError } from '../kernel/errors.ts'
-import { type Acquire, askForSlots, NOTHING, type Slot, type SlotAnswer, type SlotRequest } from './ask.ts'
+import { type Acquire, askForSlots, SLOT_GONE, type Slot, type SlotAnswer, type SlotRequest } from './ask.ts'
 import { stopsAt } from './lease.ts'
 import { lineFor, slotFreed } from './lines.ts'
 import type { Caller, Look } from './look.ts'
@@ -15,18 +15,18 @@ import type { LeaseAction } from './sql/lease.ts'
 import { turnNumber } from './sql/turns.ts'
 
 /** The answer to a request. */
-type Placed = Decided<SlotRequest, SlotAnswer>
+type SlotDecision = Decided<SlotRequest, SlotAnswer>
 
 /** Leases a slot, if one is free. If its caller has given up by then, it ends the lease or its turn again. */
-export async function look(
+export async function lookAtSlots(
   checker: Checker,
   sought: Acquire,
   joined: Connection | undefined,
   caller: Caller = {},
 ): Promise<Look> {
-  const free = (slot: Slot, bounds?: Bounds<Placed>) =>
+  const free = (slot: Slot, bounds?: Bounds<SlotDecision>) =>
     change(checker, 'release', slot, sought.leaseMs, undefined, bounds)
-  const lookAt = async (placed: Placed): Promise<Look> => {
+  const lookAt = async (placed: SlotDecision): Promise<Look> => {
     const found = lookOf(placed, sought)
     const { slot, sentAt } = found
     if (!slot || joined || performance.now() < stopsAt(sentAt, sought.leaseMs)) return found
@@ -34,18 +34,18 @@ export async function look(
     return { ...found, slot: undefined, isLate: true }
   }
   if (joined) return decideIn(joined, checker, sought, lookAt)
-  const giveBack = async (placed: Placed) => {
+  const giveBack = async (placed: SlotDecision) => {
     const found = lookOf(placed, sought)
     if (found.slot) await free(found.slot, UNHURRIED).catch(() => {})
     else endTurnOf(checker, sought, found)
   }
   // This runs for each call. A spread with changes takes V8 a microsecond.
   const { time, signal, onWaitOver }: Bounds<never> = caller.bounds ?? checker.alone.bounds ?? {}
-  return send(checker, sought, lookAt, { time, signal, onWaitOver, giveBack }, caller)
+  return sendAlone(checker, sought, lookAt, { time, signal, onWaitOver, giveBack }, caller)
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */
-function lookOf({ decision: answer, place }: Placed, { leaseMs, since }: Acquire): Look {
+function lookOf({ decision: answer, place }: SlotDecision, { leaseMs, since }: Acquire): Look {
   const { slots, open, isNext, at, endsInMs, sentAt } = answer
   const taken = Math.min(place, slots.length)
   const firstEnd = Math.min(
@@ -71,15 +71,15 @@ export async function change(
   slot: Slot,
   leaseMs: number,
   tx: Database | undefined,
-  bounds?: Bounds<Placed>,
+  bounds?: Bounds<SlotDecision>,
 ): Promise<boolean> {
-  const isHeld = ({ decision }: Placed) => decision.slots.length > 0
+  const isHeld = ({ decision }: SlotDecision) => decision.slots.length > 0
   try {
     const joined = checker.joined(tx)
     const request = { purpose, key: slot.key, fence: slot.fence, leaseMs }
     const wasHeld = await (joined
       ? decideIn(joined, checker, request, isHeld)
-      : send(checker, request, isHeld, bounds))
+      : sendAlone(checker, request, isHeld, bounds))
     if (wasHeld && purpose === 'release' && !joined) slotFreed(checker, slot)
     return wasHeld
   } catch (error) {
@@ -94,9 +94,9 @@ async function decideIn<T>(
   joined: Connection,
   checker: Checker,
   request: SlotRequest,
-  resultOf: (placed: Placed) => T | Promise<T>,
+  resultOf: (placed: SlotDecision) => T | Promise<T>,
 ): Promise<T> {
-  const [decision = NOTHING] = await askForSlots(checker, joined, [{ request, calls: ONE }], true)
+  const [decision = SLOT_GONE] = await askForSlots(checker, joined, [{ request, calls: ONE }], true)
   return resultOf({ call: request, decision, place: 0 })
 }
 
@@ -109,15 +109,15 @@ function endTurnOf(checker: Checker, sought: Acquire, { isNext, at }: Look): voi
 /** Ends the turn of a line that nobody waits in any more. If that fails, the turn ends by itself. */
 export function endTurn(checker: Checker, key: string, limit: number, since: number): void {
   const slot = { key: `${key}#0000`, fence: turnNumber(limit, since) }
-  send(checker, { ...slot, purpose: 'release', leaseMs: 0 }, () => {}).catch(() => {})
+  sendAlone(checker, { ...slot, purpose: 'release', leaseMs: 0 }, () => {}).catch(() => {})
 }
 
 /** Sends the request alone, together with others. */
-async function send<T>(
+async function sendAlone<T>(
   checker: Checker,
   request: SlotRequest,
-  resultOf: (placed: Placed) => T | Promise<T>,
-  bounds: Bounds<Placed> | undefined = checker.alone.bounds,
+  resultOf: (placed: SlotDecision) => T | Promise<T>,
+  bounds: Bounds<SlotDecision> | undefined = checker.alone.bounds,
   caller: Caller = {},
 ): Promise<T> {
   const refusal = refusalAt(checker.circuit, bounds)

@@ -7,10 +7,10 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { wait } from '../kernel/engine/until-allowed.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Acquire } from './ask.ts'
-import type { Line, Waiting } from './line.ts'
+import type { Line, WaitingCall } from './line.ts'
 import { lineFor, newLine, type Sought } from './lines.ts'
 import type { Look } from './look.ts'
-import { endTurn, look } from './slots.ts'
+import { endTurn, lookAtSlots } from './slots.ts'
 
 /** A wanted lease. */
 export interface Wanted extends Sought {
@@ -26,7 +26,7 @@ export interface Wanted extends Sought {
 const UNDECIDED_MS = 300
 
 /** The longest pause between these looks. */
-const MAX_PAUSE_MS = 16
+const MAX_LOOK_PAUSE_MS = 16
 
 /** The pause between two looks in a caller's transaction. */
 const JOINED_PAUSE_MS = 50
@@ -71,7 +71,7 @@ async function untilDecided(
   latest: number = Number.POSITIVE_INFINITY,
 ): Promise<Look> {
   let endsAt: number | undefined
-  for (let most = 1; ; most = Math.min(most * 2, MAX_PAUSE_MS)) {
+  for (let most = 1; ; most = Math.min(most * 2, MAX_LOOK_PAUSE_MS)) {
     // A look that was sent before the end may have seen a slot that was kept, however late its answer comes.
     const isLast = endsAt !== undefined && performance.now() >= endsAt
     const found = await lookOnce()
@@ -95,7 +95,7 @@ function lookWithin(
   const { time } = checker.alone.bounds ?? {}
   const isShorter = timeoutMs !== undefined && timeoutMs < (time?.ms ?? Number.POSITIVE_INFINITY)
   const bounds = isShorter ? { time: new Timeout(timeoutMs), signal, onWaitOver: () => {} } : { time, signal }
-  return look(checker, sought, undefined, { bounds })
+  return lookAtSlots(checker, sought, undefined, { bounds })
 }
 
 function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
@@ -105,7 +105,7 @@ function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
     wanted,
     {
       limit,
-      lookFor: (since, caller) => look(checker, soughtBy(wanted, since, true), undefined, caller),
+      lookFor: (since, caller) => lookAtSlots(checker, soughtBy(wanted, since, true), undefined, caller),
       onEmpty: (turn) => {
         if (turn !== undefined) endTurn(checker, key, limit, turn)
       },
@@ -128,7 +128,7 @@ async function waitInLine(
   const line = lineOf()
   let stop = () => {}
   const found = new Promise<Look>((resolve, reject) => {
-    const waiting: Waiting = { found: resolve, failed: reject }
+    const waiting: WaitingCall = { found: resolve, failed: reject }
     line.join(waiting)
     const giveUp = (end: () => void) => () => {
       line.leave(waiting)
@@ -157,7 +157,7 @@ async function waitInLine(
 async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
   const { signal, timeoutMs } = wanted
   const sought = soughtBy(wanted, undefined, false)
-  const lookOnce = () => look(checker, sought, joined)
+  const lookOnce = () => lookAtSlots(checker, sought, joined)
   const first = await untilDecided(lookOnce, signal, timeoutMs > 0 ? endsAt : undefined)
   if (first.slot || timeoutMs === 0) return first
   channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: wanted.key, waitMs: timeoutMs })

@@ -3,7 +3,7 @@ import { calendarWindow } from '../../src/calendar/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { RatelimitError } from '../../src/kernel/errors.ts'
 import { Coalescer } from '../../src/kernel/queue/coalescer.ts'
-import type { CallGroup, Decider, Pending, Work } from '../../src/kernel/queue/queue.ts'
+import type { CallGroup, Decider, DeciderWork, Pending } from '../../src/kernel/queue/queue.ts'
 import { canShare, type Decision, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
@@ -37,7 +37,7 @@ class ManualDecider implements Decider {
   decideTogether(
     groups: readonly CallGroup[],
     decided: (group: CallGroup) => void,
-    { sending }: Work,
+    { sending }: DeciderWork,
   ): Promise<readonly CallGroup[]> {
     sending.isSent = true
     return new Promise((resolve) => {
@@ -57,7 +57,7 @@ class ManualDecider implements Decider {
     })
   }
 
-  decideAlone(group: CallGroup, { sending }: Work): Promise<void> {
+  decideAlone(group: CallGroup, { sending }: DeciderWork): Promise<void> {
     sending.isSent = true
     return new Promise((resolve) => {
       const decide = () => {

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { Slots } from '../../src/kernel/queue/slots.ts'
+import { ConnectionSlots } from '../../src/kernel/queue/slots.ts'
 
 // A slot is freed once: only if it is taken, and only for a statement that no caller waits for any more.
 //
 // This needs the class, because a slot that is freed twice shows only after several statements that never end.
 
 function oneTaken() {
-  const slots = new Slots(1, () => {})
+  const slots = new ConnectionSlots(1, () => {})
   const first = {}
   slots.take(first)
   return { slots, first }

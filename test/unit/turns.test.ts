@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Queued } from '../../src/kernel/queue/fitting-lists.ts'
+import type { QueuedList } from '../../src/kernel/queue/fitting-lists.ts'
 import { type Turn, Turns, type Verdict } from '../../src/kernel/queue/turns.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
@@ -14,7 +14,7 @@ interface Sent {
   end(undecided?: readonly string[]): Promise<void>
 }
 
-interface Named extends Queued {
+interface Named extends QueuedList {
   readonly name: string
 }
 

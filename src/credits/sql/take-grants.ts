@@ -4,11 +4,11 @@ import { ROWS } from '../../kernel/limits/rows.ts'
 import { countAfter } from '../../kernel/limits/window.ts'
 import {
   builder,
+  columnList,
   isDecidedRow,
   isTheRow,
   type Link,
   link,
-  listOf,
   name,
   Parameters,
 } from '../../kernel/sql/builder.ts'
@@ -16,10 +16,10 @@ import { callsFrom } from '../../kernel/sql/calls.ts'
 import { decisionNumbers, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
 import { DECIDED } from '../../kernel/sql/decided.ts'
 import { grantsOf } from '../../kernel/sql/grants.ts'
-import { type Guard, guard, guardedStatement } from '../../kernel/sql/guard.ts'
+import { guard, guardedStatement, type PlanGuard } from '../../kernel/sql/guard.ts'
 import { BY_ITSELF, CLOCK_MS, type Level, level, type QueryLevel } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
-import { settingsOf } from '../../kernel/sql/setting.ts'
+import { transactionSettings } from '../../kernel/sql/setting.ts'
 import type { PatientSource } from '../../kernel/sql/take.ts'
 
 const SEEN = 'ratelimit_seen'
@@ -87,7 +87,7 @@ export function takeGrantsStatement(source: TakeGrantsSource): Statement {
     last_refill: name('now', DECIDED),
     tokens: NONE,
   }
-  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
     links: [
       link(SEEN, seenRows(source, parameters, guarding).query),
       lockedRows(source, parameters, guarding),
@@ -111,7 +111,7 @@ function clockOf({ injectedClock }: TakeGrantsSource, parameters: Parameters, fr
 }
 
 /** The rows that are to pay, and the first row of each other key, with the sums of the key's rows. */
-function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Guard): QueryLevel {
+function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: PlanGuard): QueryLevel {
   const { table, isMany, givesBack } = source
   const owes = sql`${table.windowStart} is null`
   const columns = {
@@ -129,11 +129,11 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
     .from(table)
     .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
-  const ordered = sql`select ${listOf(['row', 'owes', 'cap', 'made'])}, ${left} as own,
+  const ordered = sql`select ${columnList(['row', 'owes', 'cap', 'made'])}, ${left} as own,
       row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before,
       sum(${left}) over () as total, sum(${name('cap')}) over () as capacity
     from (${rows.getSQL()} ${BY_ITSELF}) as live
-    window in_order as (order by ${listOf(['owes'])} desc, ${listOf(['priority', 'ends', 'made'])},
+    window in_order as (order by ${columnList(['owes'])} desc, ${columnList(['priority', 'ends', 'made'])},
       ${name('row')} collate "C" rows unbounded preceding)`
   const sent = ['rate', 'calls', ...(givesBack ? (['payer', 'paidWindowStart'] as const) : [])] as const
   const one = sent.map((column) => {
@@ -160,12 +160,12 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Gu
   })
   return {
     ...seen,
-    query: sql`select ${listOf(seen.columns)} from ${seen.source} where ${name('pays')} or ${IS_FIRST}`,
+    query: sql`select ${columnList(seen.columns)} from ${seen.source} where ${name('pays')} or ${IS_FIRST}`,
   }
 }
 
 /** Locks the rows that are to pay, in the order in which every list locks. */
-function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, guarding: Guard): Link {
+function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, guarding: PlanGuard): Link {
   const numbers = {
     granted: fromColumn('prevCount', table.prevCount).as('granted'),
     used: fromColumn('count', table.count).as('used'),
@@ -175,11 +175,11 @@ function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, 
     waits,
     guarding,
   })
-  const paying = sql`select ${listOf(['place', 'row'])} from ${name(SEEN)} where ${name('pays')}
+  const paying = sql`select ${columnList(['place', 'row'])} from ${name(SEEN)} where ${name('pays')}
     order by ${name('row')} collate "C" ${BY_ITSELF}`
   return link(
     LOCKED,
-    sql`select ${listOf(['place', 'row'], 'paying')}, ${listOf(Object.keys(numbers), 'stored')}
+    sql`select ${columnList(['place', 'row'], 'paying')}, ${columnList(Object.keys(numbers), 'stored')}
       from (${paying}) as paying cross join lateral (${row}) as stored`,
   )
 }

@@ -1,10 +1,10 @@
 /** What waits for a signal. */
-interface Waiting {
+interface SignalWaiter {
   readonly ends: Set<() => void>
   readonly onAbort: () => void
 }
 
-const waitingFor = new WeakMap<AbortSignal, Waiting>()
+const waitingFor = new WeakMap<AbortSignal, SignalWaiter>()
 
 /**
  * Calls `end` when the signal aborts. All that waits for a signal shares one listener, because Node warns of
@@ -24,7 +24,7 @@ export function whenAborted(signal: AbortSignal, end: () => void): () => void {
   }
 }
 
-function listenTo(signal: AbortSignal): Waiting {
+function listenTo(signal: AbortSignal): SignalWaiter {
   const ends = new Set<() => void>()
   const onAbort = () => {
     for (const end of ends) end()

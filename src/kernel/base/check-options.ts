@@ -1,16 +1,16 @@
 import { RatelimitError } from '../errors.ts'
 
 /** Throws for a value that the option cannot have. Untyped callers may give anything. */
-type Check = (value: unknown, name: string) => void
+type OptionCheck = (value: unknown, name: string) => void
 
 /**
  * The names of an interface's options, with their checks; true for an option that is checked elsewhere. The
  * compiler refuses a list with a missing or an unknown name, so that a new option cannot be forgotten.
  */
-export type NamesOf<Options> = Readonly<Record<NameOf<Options>, Check | true>>
+export type NamesOf<Options> = Readonly<Record<NameOf<Options>, OptionCheck | true>>
 
 /** The names of some interface's options, with their checks. */
-export type OptionNames = Readonly<Record<string, Check | true>>
+export type OptionNames = Readonly<Record<string, OptionCheck | true>>
 
 /** The names of options, without those of type `never`, which the interface forbids. */
 export type NameOf<Options> = Options extends unknown
@@ -44,14 +44,14 @@ export function checkOptions(
 }
 
 function unknownOption(name: string, names: readonly string[]): RatelimitError {
-  const near = names.filter((other) => isNear(name, other))
+  const near = names.filter((other) => isMisspelling(name, other))
   const hint =
     near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `The options are: ${names.join(', ') || 'none'}.`
   return new RatelimitError('INVALID_OPTION', `There is no option ${name}. ${hint}`)
 }
 
 /** Whether the names differ by at most a third of the letters, or by one letter. */
-function isNear(one: string, other: string): boolean {
+function isMisspelling(one: string, other: string): boolean {
   const most = Math.max(1, Math.floor(one.length / 3))
   if (Math.abs(one.length - other.length) > most) return false
   return changesBetween(one.toLowerCase(), other.toLowerCase()) <= most

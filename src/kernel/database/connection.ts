@@ -24,7 +24,7 @@ interface NamingSession {
  * give each transaction another connection refuse prepared statements.
  * https://www.postgresql.org/docs/current/sql-prepare.html
  */
-export interface Keeping {
+export interface Preparing {
   /** The option `preparedStatements`. */
   readonly wish: boolean | undefined
   /** A pooler has refused a statement. Since then, no connection keeps any. */
@@ -37,7 +37,7 @@ export interface Keeping {
 export interface Connection {
   readonly db: Database
   readonly isTransaction: boolean
-  readonly keeping: Keeping
+  readonly keeping: Preparing
   /** The session that sends kept statements. Undefined if none are kept. */
   readonly session: NamingSession | undefined
   readonly rawMode: RawMode
@@ -45,7 +45,7 @@ export interface Connection {
   readonly sending?: Sending | undefined
 }
 
-export function connectionTo(db: Database, keeping: Keeping): Connection {
+export function connectionTo(db: Database, keeping: Preparing): Connection {
   const inTransaction = isTransaction(db)
   const session = (keeping.wish ?? !inTransaction) ? namingSession(db) : undefined
   const rawMode = session && kindsOf(session).includes('PgAsyncSession') ? 'raw' : undefined

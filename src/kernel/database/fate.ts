@@ -9,7 +9,7 @@ import { execute } from './run.ts'
  *
  * @throws RatelimitError for each error of the database or the driver.
  */
-export async function idOf(tx: Database): Promise<string> {
+export async function transactionId(tx: Database): Promise<string> {
   const [row] = await uncharged(execute(tx, sql`select pg_catalog.pg_current_xact_id()::text as id`))
   return String(row?.['id'])
 }
@@ -21,7 +21,7 @@ export async function idOf(tx: Database): Promise<string> {
  *
  * @throws RatelimitError for each error of the database or the driver.
  */
-export async function fateOf(db: Database, id: string): Promise<string | undefined> {
+export async function transactionStatus(db: Database, id: string): Promise<string | undefined> {
   const status = sql`select case when id = pg_catalog.pg_current_xact_id_if_assigned() then 'here'
       when id < pg_catalog.pg_current_xact_id() then pg_catalog.pg_xact_status(id) end as status
     from (select ${id}::text::xid8 as id offset 0) as asked`

@@ -19,7 +19,7 @@ export interface PostgresJs {
  */
 export function sendingOnlyWhileOpen(client: PostgresJs): PostgresJs {
   const begin: PostgresJs['begin'] = (work) => {
-    const line = new Line()
+    const line = new TransactionLine()
     const begun = client.begin((scope) => line.run(work, scope))
     begun.catch((error) => line.close(error))
     return begun
@@ -28,7 +28,7 @@ export function sendingOnlyWhileOpen(client: PostgresJs): PostgresJs {
 }
 
 /** The connection of a transaction. */
-class Line {
+class TransactionLine {
   #closed: { readonly reason: unknown } | undefined
 
   close(reason: unknown): void {

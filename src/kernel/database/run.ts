@@ -81,7 +81,7 @@ export async function runKept(
   const own = renewed === 0 ? plan : `${plan}, ${renewed}`
   const { sql, name } = statement.named.get(own) ?? (await nameText(statement, own))
   try {
-    return await send(connection, valuesInOrder(statement, values, params), (watched) =>
+    return await sendStatement(connection, valuesInOrder(statement, values, params), (watched) =>
       session.prepareQuery({ sql, params: watched }, rawMode, name).execute(),
     )
   } catch (reason) {
@@ -97,26 +97,26 @@ export async function runKept(
 
 /** Runs a statement that the server plans each time. */
 export function runOnce(
-  place: Place,
+  place: StatementPlace,
   statement: Statement,
   values: Values,
   params: Values = {},
 ): Promise<readonly Row[]> {
-  return send(place, valuesInOrder(statement, values, params), (watched) =>
+  return sendStatement(place, valuesInOrder(statement, values, params), (watched) =>
     place.db.execute(new WrittenQuery({ sql: statement.sql, params: watched })),
   )
 }
 
 /** Where a statement is run. */
-type Place = Pick<Connection, 'db' | 'sending'>
+type StatementPlace = Pick<Connection, 'db' | 'sending'>
 
 /**
  * Hands a statement to the driver.
  *
  * @throws RatelimitError for each error of the database or the driver. What was not sent has charged nothing.
  */
-async function send(
-  { db, sending = newSending() }: Place,
+async function sendStatement(
+  { db, sending = newSending() }: StatementPlace,
   params: unknown[],
   execute: (params: unknown[]) => PromiseLike<unknown>,
 ): Promise<readonly Row[]> {

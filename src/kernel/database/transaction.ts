@@ -59,7 +59,7 @@ export async function inTransaction<T>(
 type Stage = 'begin' | 'work' | 'commit'
 
 /** Thrown to roll work back that has done nothing. */
-class Undone<T> {
+class RolledBack<T> {
   readonly found: T
 
   constructor(found: T) {
@@ -76,11 +76,11 @@ export async function inTransactionIf<T>(
   try {
     return await inTransaction(connection, async (own) => {
       const found = await work(own)
-      if (!isDone(found)) throw new Undone(found)
+      if (!isDone(found)) throw new RolledBack(found)
       return found
     })
   } catch (reason) {
-    if (reason instanceof Undone) return reason.found
+    if (reason instanceof RolledBack) return reason.found
     throw reason
   }
 }

@@ -8,16 +8,16 @@ import { checkOption } from '../options/validate.ts'
 import { afterChange } from './after-change.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
-import { changing, gateOf } from './gate.ts'
+import { changingRequest, gateOf } from './gate.ts'
 import { reset } from './reset.ts'
 import { withinTimeout } from './within-timeout.ts'
 
 /** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
 export function blockKey(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
-  return withinTimeout([called.checker], tx, (at) => blockIn(called, duration, at))
+  return withinTimeout([called.checker], tx, (at) => blockCalled(called, duration, at))
 }
 
-async function blockIn(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
+async function blockCalled(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
   const { checker, call } = called
   const blocks = blocksOf(called)
   const lengthMs = parseDuration(duration, 'The block')
@@ -44,7 +44,7 @@ export async function unblockKey(called: LimiterCall, tx: At): Promise<void> {
  * @throws RatelimitError `INVALID_OPTION`
  */
 function blocksOf({ checker, call }: LimiterCall): LimiterCall {
-  if (checker.terms.blocks) return { checker: gateOf(checker), call: changing(call.key) }
+  if (checker.terms.blocks) return { checker: gateOf(checker), call: changingRequest(call.key) }
   checkOption(
     call.limiter.algorithm.numbers.block !== undefined,
     'block and unblock need blocks: true, or a limiter made by lockout.',

@@ -4,14 +4,14 @@ import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 
 /** When waits are over. */
-interface Time {
+interface CallDeadline {
   readonly isOver: boolean
   /** Begins a wait, which is told when the time is over. */
   begin(timed: Timed): Pick<Deadline, 'stop'>
 }
 
 /** A length of time, which restarts for each wait. */
-export class Timeout implements Time {
+export class Timeout implements CallDeadline {
   readonly ms: number
   readonly isOver = false
   readonly #begin: (timed: Timed) => Deadline
@@ -24,15 +24,15 @@ export class Timeout implements Time {
 
   begin(timed: Timed): Pick<Deadline, 'stop'> {
     // No call takes weeks.
-    if (this.ms > MAX_TIMER_MS) return ENDLESS
+    if (this.ms > MAX_TIMER_MS) return NO_TIMER
     return this.#begin(timed)
   }
 }
 
-const ENDLESS = { stop: () => {} }
+const NO_TIMER = { stop: () => {} }
 
 /** The time of a call that may take several statements. */
-export class CallTime implements Time, Timed {
+export class CallTime implements CallDeadline, Timed {
   isOver = false
   readonly #waits = new Set<Timed>()
   readonly #deadline: Pick<Deadline, 'stop'>
@@ -68,7 +68,7 @@ export function isCallTime(at: At): at is CallTime {
 /** When to stop waiting for a call. `Late` is the grant that may come after that. */
 export interface Bounds<Late = Outcome> {
   /** When this time is over. */
-  readonly time?: Time | undefined
+  readonly time?: CallDeadline | undefined
   /** As soon as this signal aborts. */
   readonly signal?: AbortSignal | undefined
   /**

@@ -7,7 +7,7 @@ import { Coalescer } from '../queue/coalescer.ts'
 import { AloneDecider, decideOne } from '../queue/decide.ts'
 import { Direct } from '../queue/direct.ts'
 import type { Dispatcher } from '../queue/queue.ts'
-import { Room, type Waiting } from '../queue/room.ts'
+import { Room, type WaitingCalls } from '../queue/room.ts'
 import { addsTo, type Call, type Request } from '../store/call.ts'
 import type { Asking } from '../store/store.ts'
 import { refusalAt } from './admission.ts'
@@ -34,7 +34,7 @@ export class Checker implements Memory, Parts {
   /** For calls outside of the key queues. */
   readonly #room: Room
   /** The calls in the key queues, and those that wait for leases. */
-  readonly #waiting: Waiting = { calls: 0 }
+  readonly #waiting: WaitingCalls = { calls: 0 }
   readonly #sender: Sender
   readonly #answered: (outcome: Outcome) => Answered
   #dispatcher: Dispatcher

@@ -4,7 +4,7 @@ import type { Asking } from '../store/store.ts'
 import { quotedName } from '../tables/table-name.ts'
 
 /** When a call was sent. */
-export interface Sent {
+export interface SentAt {
   /** By the clocks of this process. */
   readonly at: Moment
   /** By the injected clock, if there is one. */
@@ -23,9 +23,9 @@ export interface Denials extends Memory {
   /** The denial that the database would give to this request. Undefined if the database has to decide. */
   decide(request: Request): Decision | undefined
   /** Notes when a request is sent, with the time of the injected clock. */
-  begin(clock: number | null): Sent
+  begin(clock: number | null): SentAt
   /** Notes how the database decided a request. */
-  learn(request: Request, decision: Decision, place: number, sent: Sent): void
+  learn(request: Request, decision: Decision, place: number, sent: SentAt): void
 }
 
 /** The memories of all limiters of this process. */

@@ -8,7 +8,7 @@ import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import { isBalance } from '../options/validate.ts'
 import { type Decision, isSure, neededBy, type Request } from '../store/call.ts'
 import type { Asking } from '../store/store.ts'
-import { type Denials, register, type Sent } from './denials.ts'
+import { type Denials, register, type SentAt } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
 interface Denial {
@@ -54,11 +54,11 @@ export class DenyCache implements Denials {
     return { ...snapshot, now: snapshot.now + Math.floor(leastPassedMs(decidedAt, now)), granted: 0 }
   }
 
-  begin(clock: number | null): Sent {
+  begin(clock: number | null): SentAt {
     return { at: momentBy(undefined), clock }
   }
 
-  learn(call: Request, decision: Decision, place: number, sent: Sent): void {
+  learn(call: Request, decision: Decision, place: number, sent: SentAt): void {
     const { key, limiter, purpose, rate } = call
     // A look changes nothing.
     if (purpose === 'look') return

@@ -30,11 +30,11 @@ export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ onceFor((owne
 
 /** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */
 export function passing(key: string): Request {
-  return { ...changing(key), atLeast: 1 }
+  return { ...changingRequest(key), atLeast: 1 }
 }
 
 /** A call of the gate that is to change its row. */
-export function changing(key: string): Request {
+export function changingRequest(key: string): Request {
   return lookAt(key, LIMIT)
 }
 
@@ -50,7 +50,7 @@ export async function blockOn(
   tx: At,
   bounds?: Bounds,
 ): Promise<Blocked | undefined> {
-  const look = changing(call.key)
+  const look = changingRequest(call.key)
   const { decision } = await gateOf(owner).decide(look, tx, bounds)
   const until = endOfBlock(decision)
   if (until === undefined) return undefined

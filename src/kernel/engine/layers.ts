@@ -18,16 +18,16 @@ const degrading = /* @__PURE__ */ onFirstUse(() => import('./degrading.ts'))
  * no promise, because waiting for one takes longer than the answer.
  */
 export function answerTo(checker: Checker, call: Call, tx: At): Answered | Promise<Answered> {
-  if (!isWatched(checker)) return decided(checker, call, tx)
+  if (!isWatched(checker)) return decidedOrDegraded(checker, call, tx)
   return watched(
     [{ checker, call }],
     tx,
-    async () => decided(checker, call, tx),
+    async () => decidedOrDegraded(checker, call, tx),
     (each) => [each],
   )
 }
 
-function decided(checker: Checker, call: Call, tx: At): Answered | Promise<Answered> {
+function decidedOrDegraded(checker: Checker, call: Call, tx: At): Answered | Promise<Answered> {
   const answered = checker.answer(call, tx)
   const throws = checker.alone.degrading.onError === 'throw'
   if (throws || 'answer' in answered || checker.joined(tx)) return answered

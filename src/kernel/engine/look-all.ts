@@ -8,7 +8,7 @@ import { applies } from '../store/ask.ts'
 import type { Call, Decision, Request } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { changing, gateOf } from './gate.ts'
+import { changingRequest, gateOf } from './gate.ts'
 import { refusalOf } from './refusal.ts'
 import { runOn } from './run-on.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
@@ -17,13 +17,13 @@ import { withinTimeout } from './within-timeout.ts'
 const ONCE = { length: 1 }
 
 /** The most keys in one statement. */
-const MAX_KEYS = 1_000
+const MAX_LOOKS = 1_000
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkKeys(keys: readonly string[]): void {
   checkOption(
-    Array.isArray(keys) && keys.length <= MAX_KEYS,
-    `getRemainingAll takes a list of at most ${MAX_KEYS} keys.`,
+    Array.isArray(keys) && keys.length <= MAX_LOOKS,
+    `getRemainingAll takes a list of at most ${MAX_LOOKS} keys.`,
   )
 }
 
@@ -38,7 +38,7 @@ export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promi
 async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const usages = await usagesOf(checker, calls, tx)
   if (!checker.terms.blocks) return usages
-  const looks = calls.map(({ key }) => changing(key))
+  const looks = calls.map(({ key }) => changingRequest(key))
   const blocks = await usagesOf(gateOf(checker), looks, tx)
   return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
 }
@@ -58,10 +58,10 @@ async function decisionsOn(
   tx: At,
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
-  return runOn(checker, tx, 'looks', (connection) => look(requests, checker, connection))
+  return runOn(checker, tx, 'looks', (connection) => lookAtRows(requests, checker, connection))
 }
 
-async function look(
+async function lookAtRows(
   requests: readonly Request[],
   { rows: { table, namespace } }: Checker,
   connection: Connection,

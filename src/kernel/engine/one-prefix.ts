@@ -19,7 +19,7 @@ interface Prefix {
   latest: Limits | undefined
 }
 
-const known = new WeakMap<Database, Map<string, Prefix>>()
+const prefixesByDatabase = new WeakMap<Database, Map<string, Prefix>>()
 let count = 0
 
 /**
@@ -28,8 +28,8 @@ let count = 0
  * with an edited limit has a newer one, and does not use the older one any more.
  */
 export function watchPrefix(db: Database, table: RateLimitTable, prefix: string, rows: string): () => void {
-  const prefixes = known.get(db) ?? new Map<string, Prefix>()
-  known.set(db, prefixes)
+  const prefixes = prefixesByDatabase.get(db) ?? new Map<string, Prefix>()
+  prefixesByDatabase.set(db, prefixes)
   const name = `${quotedName(table)} ${prefix}`
   const shared = prefixes.get(name) ?? { latest: undefined }
   if (prefixes.size < MAX_PREFIXES) prefixes.set(name, shared)
@@ -38,11 +38,11 @@ export function watchPrefix(db: Database, table: RateLimitTable, prefix: string,
     const { latest } = shared
     if (latest === own) return
     if (!latest || latest.made < own.made) shared.latest = own
-    else if (latest.rows !== rows) warn(prefix)
+    else if (latest.rows !== rows) warnOfSharedPrefix(prefix)
   }
 }
 
-function warn(prefix: string): void {
+function warnOfSharedPrefix(prefix: string): void {
   warnOnce(
     'SHARED_PREFIX',
     `Two limiters with different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each starts the other's rows again, so neither limits. Give each its own prefix, or set onOtherPlan. See docs/errors.md#shared_prefix.`,

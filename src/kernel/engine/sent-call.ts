@@ -5,7 +5,7 @@ import type { Decision, Request } from '../store/call.ts'
 import { Admission } from './admission.ts'
 import type { Bounds } from './bounds.ts'
 import type { Circuit } from './circuit.ts'
-import type { Sent } from './denials.ts'
+import type { SentAt } from './denials.ts'
 import type { GoOn } from './sweeps.ts'
 
 /** A request and the decision on it. `place` is its position among equal ones that were decided together. */
@@ -21,7 +21,7 @@ export interface Sender<R extends Queued = Request, D = Decision> {
   readonly dispatcher: () => Dispatcher<R, D>
   readonly goOn: GoOn
   /** Called when a request is decided. Returns the error if it was refused. */
-  readonly decided?: (decided: Decided<R, D>, sent: Sent | undefined) => RatelimitError | undefined
+  readonly decided?: (decided: Decided<R, D>, sent: SentAt | undefined) => RatelimitError | undefined
   /** Called when a request has failed. It may have been charged all the same. */
   readonly failed?: (request: R) => void
 }
@@ -35,7 +35,7 @@ export class SentCall<T, R extends Queued = Request, D = Decision>
   batch: Batch<R, D> | undefined = undefined
   #isDecided = false
   readonly #sender: Sender<R, D>
-  readonly #sent: Sent | undefined
+  readonly #sent: SentAt | undefined
   readonly #resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>
   /** Called at the end of a call whose caller has given up. */
   #whenSettled: (() => void) | undefined
@@ -44,7 +44,7 @@ export class SentCall<T, R extends Queued = Request, D = Decision>
   constructor(
     sender: Sender<R, D>,
     request: R,
-    sent: Sent | undefined,
+    sent: SentAt | undefined,
     bounds: Bounds<Decided<R, D>> | undefined,
     resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>,
   ) {

@@ -7,7 +7,7 @@ import type { Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
 /** Where work waits until it may begin. */
-export interface Entry<Found> {
+export interface Admittance<Found> {
   /** Resolves when the work may begin. Default: at once. */
   readonly comes?: Promise<Found>
   /** The work has ended. */
@@ -27,7 +27,7 @@ export class Work<T, Found = undefined> extends Admission<T> {
   statement: object | undefined = undefined
   /** How far its statements have come. */
   sending: Sending = newSending()
-  #entry: Entry<Found> | undefined
+  #entry: Admittance<Found> | undefined
 
   /** @throws RatelimitError if it may not begin. */
   constructor({ circuit }: Checker, bounds: Bounds | undefined) {
@@ -37,7 +37,7 @@ export class Work<T, Found = undefined> extends Admission<T> {
   }
 
   /** Does the work when it may begin. */
-  begin(entry: Entry<Found>, work: (found: Found | undefined) => T | PromiseLike<T>): Promise<T> {
+  begin(entry: Admittance<Found>, work: (found: Found | undefined) => T | PromiseLike<T>): Promise<T> {
     this.#entry = entry
     const comes: Promise<Found | undefined> = entry.comes ?? Promise.resolve(undefined)
     comes.then(work).then(

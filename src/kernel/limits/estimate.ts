@@ -14,7 +14,7 @@ const NEVER = sql<number>`8e15::float8`
 export const OPEN_MS = 4e15
 
 /** How long the name of a settled estimate is remembered: a day from its end, or from the settlement. */
-const KEPT = sql.raw(`${86_400_000}::float8`)
+const NAME_KEPT = sql.raw(`${86_400_000}::float8`)
 
 /** What `count` holds in addition to the facts: this many of its units are one unit of what was used before. */
 const UNIT = 512
@@ -55,7 +55,7 @@ const algorithm: Algorithm<Column, Param> = {
       count,
       windowStart,
       tokens: sql`-(${amount})`,
-      lastRefill: sql`greatest(${lastRefill}, ${now}) + ${KEPT}`,
+      lastRefill: sql`greatest(${lastRefill}, ${now}) + ${NAME_KEPT}`,
     }),
     note: (now, paid, { lengthMs, facts, estimate, paidAt, scale }) => ({
       count: sql`${facts} + ${paid.passed} * 4::float8
@@ -193,7 +193,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   const paidAt = windowStart < NEVER_MS ? windowStart : null
   const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
   const before = Math.floor(count / UNIT) % (TOGETHER / UNIT)
-  const [isCalendar, isGrant] = [columns.join() === CALENDAR, columns.join() === GRANT]
+  const [isCalendar, isGrant] = [columns.join() === CALENDAR, columns.join() === GRANT_COLUMNS]
   return {
     rate: tokens,
     endMs: lastRefill,
@@ -215,7 +215,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
 const COLUMNS: readonly StateColumn[] = ['count', 'lastRefill', 'prevCount', 'tokens', 'windowStart']
 
 const CALENDAR = ROWS.calendarWindow.columns.toSorted().join()
-const GRANT = ROWS.credits.columns.toSorted().join()
+const GRANT_COLUMNS = ROWS.credits.columns.toSorted().join()
 
 function maskOf(limiter: Limiter): number {
   if (!limiter.stored) return 0

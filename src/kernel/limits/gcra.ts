@@ -7,7 +7,7 @@ import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
 type Column = ColumnOf<'gcra'>
-type Params = 'limit' | 'unitMs'
+type ParamName = 'limit' | 'unitMs'
 
 /**
  * `tokens` is the number of units left at `windowStart`. It grows by one unit every `unitMs`, up to the limit.
@@ -56,7 +56,7 @@ const algorithm: Algorithm<Column, 'unitMs'> = { ...plain, promising: promising(
 function whenAvailable(
   { tokens, windowStart }: Expressions<Column>,
   wanted: Expression,
-  { unitMs }: Expressions<Params>,
+  { unitMs }: Expressions<ParamName>,
 ): Expression {
   return sql`${windowStart} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${unitMs})`
 }
@@ -64,7 +64,7 @@ function whenAvailable(
 function available(
   { tokens, windowStart }: Expressions<Column>,
   now: Expression,
-  { limit, unitMs }: Expressions<Params>,
+  { limit, unitMs }: Expressions<ParamName>,
 ): Expression {
   return sql`least(${tokens} + (${now} - ${windowStart}) / ${unitMs}, ${limit})`
 }
@@ -72,7 +72,7 @@ function available(
 function availableNumber(
   { tokens, windowStart }: Numbers<Column>,
   time: number,
-  { limit, unitMs }: Numbers<Params>,
+  { limit, unitMs }: Numbers<ParamName>,
 ): number {
   return Math.min(tokens + (time - windowStart) / unitMs, limit)
 }

@@ -9,7 +9,7 @@ import { type ColumnOf, ROWS } from './rows.ts'
 
 type Column = ColumnOf<'tokenBucket'>
 type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
-type Params = Param | 'limit' | 'periodMs'
+type ParamName = Param | 'limit' | 'periodMs'
 
 /**
  * The state changes only when something is taken. Refills are counted from the last refill, so no time is lost.
@@ -57,17 +57,17 @@ const algorithm: Algorithm<Column, Param> = { ...plain, promising: promising(pla
 function whenAvailable(
   { tokens, lastRefill }: Expressions<Column>,
   wanted: Expression,
-  { refillRate, intervalMs, tickMs }: Expressions<Params>,
+  { refillRate, intervalMs, tickMs }: Expressions<ParamName>,
 ): Expression {
   return sql`${lastRefill} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`
 }
 
-function available(state: Expressions<Column>, now: Expression, params: Expressions<Params>): Expression {
+function available(state: Expressions<Column>, now: Expression, params: Expressions<ParamName>): Expression {
   const { refillRate, intervalMs, limit } = params
   return sql`least(${state.tokens} + ${refilledMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
 }
 
-function availableNumber(state: Numbers<Column>, time: number, params: Numbers<Params>): number {
+function availableNumber(state: Numbers<Column>, time: number, params: Numbers<ParamName>): number {
   const { refillRate, intervalMs, limit } = params
   return Math.min(state.tokens + (refilledNumberMs(state, time, params) * refillRate) / intervalMs, limit)
 }
@@ -76,12 +76,16 @@ function availableNumber(state: Numbers<Column>, time: number, params: Numbers<P
 function refilledMs(
   { lastRefill }: Expressions<Column>,
   now: Expression,
-  { tickMs }: Expressions<Params>,
+  { tickMs }: Expressions<ParamName>,
 ): Expression {
   return sql`floor((${now} - ${lastRefill}) / ${tickMs}) * ${tickMs}`
 }
 
-function refilledNumberMs({ lastRefill }: Numbers<Column>, now: number, { tickMs }: Numbers<Params>): number {
+function refilledNumberMs(
+  { lastRefill }: Numbers<Column>,
+  now: number,
+  { tickMs }: Numbers<ParamName>,
+): number {
   return Math.floor((now - lastRefill) / tickMs) * tickMs
 }
 

@@ -12,7 +12,7 @@ import { type Call, type Namespace, neededBy, type Request, reservedIn } from '.
 import { reachesAll } from '../store/empty-rows.ts'
 import type { Entry } from '../store/entry.ts'
 import type { Table } from '../store/store.ts'
-import { shapeOf } from '../tables/ddl.ts'
+import { tableShapeOf } from '../tables/ddl.ts'
 
 /** The request for one row: of one call, or the sum of several. */
 export interface RowRequest extends Request {
@@ -34,13 +34,13 @@ export interface RowRequest extends Request {
 }
 
 /** A call that the database decides. */
-interface Charge extends LimiterCall {
+interface ChargingCall extends LimiterCall {
   readonly call: Request
   readonly kind?: Entry['kind']
   readonly inTime?: boolean
 }
 
-function isCharge(each: LimiterCall): each is Charge {
+function isCharge(each: LimiterCall): each is ChargingCall {
   return isRequest(each.call) && !isFunded(each)
 }
 
@@ -52,7 +52,7 @@ function isCharge(each: LimiterCall): each is Charge {
  * `OTHER_PLAN` if a read has found the row; `INVALID_RATE` for a sum that is too large.
  */
 export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
-  const named = new Map<string, Charge[]>()
+  const named = new Map<string, ChargingCall[]>()
   for (const each of calls) {
     if (!isCharge(each)) continue
     const name = nameOfRow(each)
@@ -63,14 +63,14 @@ export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, R
   const rows = new Map<LimiterCall, RowRequest>()
   const all: RowRequest[] = []
   named.forEach((ofRow, name) => {
-    const row = sumOf(name, ofRow)
+    const row = rowOfCharges(name, ofRow)
     all.push(row)
     for (const charge of ofRow) rows.set(charge, row)
   })
   const asked = () => new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
   const mayBeTooMany = all.length > MAX_ASKED
   checkOption(!mayBeTooMany || asked().size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
-  checkTables(all)
+  checkOneDeclaration(all)
   return mayNeedSeveral(all) ? withoutMaking(rows) : rows
 }
 
@@ -97,24 +97,24 @@ export const MAX_ROWS = 50
 const MAX_ASKED = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */
-function checkTables(rows: readonly RowRequest[]): void {
-  const schemas = rows.map(({ table }) => shapeOf(table.table).schema)
+function checkOneDeclaration(rows: readonly RowRequest[]): void {
+  const schemas = rows.map(({ table }) => tableShapeOf(table.table).schema)
   if (schemas.every((schema) => schema === schemas[0])) return
   // One statement cannot update a row twice, and by the search_path two names may mean one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
-    JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
+    JSON.stringify([tableShapeOf(table.table).name, namespace.prefix, key]),
   )
   const hasTwoNames = named.some(
-    (same) => same.length > 1 && same.some(({ table }) => shapeOf(table.table).schema === undefined),
+    (same) => same.length > 1 && same.some(({ table }) => tableShapeOf(table.table).schema === undefined),
   )
   checkOption(!hasTwoNames, 'A table is used with and without its schema. Give all limiters the same tables.')
 }
 
-function sumOf(name: string, charges: readonly Charge[]): RowRequest {
-  const [first] = charges as readonly [Charge]
+function rowOfCharges(name: string, charges: readonly ChargingCall[]): RowRequest {
+  const [first] = charges as readonly [ChargingCall]
   const { rows, terms } = first.checker
   const { table, namespace } = rows
-  const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
+  const { rate, refund, needed, forced, reserved, purpose } = rowSumsOf(charges)
   const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.call
   // This runs for each list, and a spread would take many times as long.
   const row: RowRequest = {
@@ -142,7 +142,7 @@ function sumOf(name: string, charges: readonly Charge[]): RowRequest {
 }
 
 /** The request of several charges for one row. */
-function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
+function sharedBy(charges: readonly ChargingCall[], row: RowRequest): RowRequest {
   if (!charges.every(({ call }) => sameLimiter(call.limiter, row.limiter))) {
     if (charges.some(isFound)) throw otherPlan()
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
@@ -163,7 +163,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   }
 }
 
-type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
+type RowSums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
 
 /**
  * The sums of the charges for one row.
@@ -171,8 +171,8 @@ type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved
  * The rates count in their order. A forced charge never needs anything itself, and leaves less for the charges
  * after it.
  */
-function sumsOf(charges: readonly Charge[]): Sums {
-  const [first] = charges as readonly [Charge]
+function rowSumsOf(charges: readonly ChargingCall[]): RowSums {
+  const [first] = charges as readonly [ChargingCall]
   const { limiter, purpose } = first.call
   let rate = 0
   let refund = 0
@@ -211,5 +211,5 @@ function isRefund({ rate, reserved }: Call): boolean {
 /** The unique name of the call's row in the database. */
 export function nameOfRow({ checker: { rows }, call }: LimiterCall): string {
   const { prefix } = rows.namespace
-  return `${shapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
+  return `${tableShapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
 }

@@ -64,9 +64,9 @@ async function decisionsBy(list: List, how: 'waits' | 'skips', answer?: Found): 
   // With the right calendar periods.
   if (learnPeriods(list, found.looks)) found = await sendList(list, how)
   if (learnPeriods(list, found.looks)) return undefined
-  if (!isWhole(list, found)) return denialOf(list, found)
+  if (!isWhole(list, found)) return denialFound(list, found)
   if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
-  return decided(list, found)
+  return checkedWhole(list, found)
 }
 
 /**
@@ -74,7 +74,7 @@ async function decisionsBy(list: List, how: 'waits' | 'skips', answer?: Found): 
  *
  * @throws RatelimitError if the database has refused the list.
  */
-export function decided(list: List, whole: Found): Found {
+export function checkedWhole(list: List, whole: Found): Found {
   const { isDone, looks } = whole
   const refusal = isDone ? undefined : refusalBy(list, looks)
   if (refusal) throw refusal
@@ -98,7 +98,7 @@ async function tidyUp(list: List): Promise<void> {
  * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not
  * found may be held by others, so a look shows what all rows have.
  */
-async function denialOf(list: List, { looks }: Found): Promise<Found | undefined> {
+async function denialFound(list: List, { looks }: Found): Promise<Found | undefined> {
   // Even a denial inserts rows that do not start full, so that they begin to fill.
   if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
   if (mayBeDone(list, looks)) return undefined
@@ -112,12 +112,12 @@ async function denialOf(list: List, { looks }: Found): Promise<Found | undefined
 
 /** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */
 function mayBeDone(list: List, looks: Found['looks']): boolean {
-  const all = new Map(list.rows.map((row) => [row, looks.get(row) ?? fresh(row)]))
+  const all = new Map(list.rows.map((row) => [row, looks.get(row) ?? freshDecision(row)]))
   return isEnough(list, (row) => found(all, row)) && !refusalBy(list, all)
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */
-function fresh({ limiter }: RowRequest): Decision {
+function freshDecision({ limiter }: RowRequest): Decision {
   const now = Date.now()
   const params = paramsAt(limiter, now)
   return { now, params, state: freshState(limiter, now, params), granted: 0 }

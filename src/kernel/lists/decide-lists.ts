@@ -10,11 +10,11 @@ import type { Value } from '../database/statement.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Params } from '../limits/algorithm.ts'
 import { Blame } from '../queue/blame.ts'
-import type { Queued } from '../queue/fitting-lists.ts'
+import type { QueuedList } from '../queue/fitting-lists.ts'
 import type { Watch } from '../queue/long-waits.ts'
 import type { Verdict } from '../queue/turns.ts'
 import { numberArray, textArray } from '../sql/calls.ts'
-import { type ListRow, numbersOf } from '../sql/list-row.ts'
+import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
 import { listsStatement, sentByEach } from '../sql/lists.ts'
 import type { Namespace } from '../store/call.ts'
 import { mayNeedSeveral, type RowRequest } from './add-up.ts'
@@ -38,7 +38,7 @@ import { isNeeded, isPlain, nameOfShape, numberIn, paramsFor, sharedValuesOf } f
 // Lists that share a statement.
 
 /** A list that may share a statement with others. */
-export interface SharedList extends Queued {
+export interface SharedList extends QueuedList {
   readonly list: List
   /** That of the limiter whose time bounds the list. */
   readonly watch: Watch
@@ -62,7 +62,7 @@ export function queued(
   const about = rows.map(
     (row, place) =>
       // A shared statement has an answer only if the row exists, whether the list needs it or not.
-      `${nameOfShape(row, shapes[place] as ListRow, true)} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
+      `${nameOfShape(row, shapes[place] as ListRow, true)} ${namespaceNumber(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
   )
   return {
     list,
@@ -84,7 +84,7 @@ export function queued(
 let lastId = 0
 
 /** A number for each namespace. Lists with different namespaces may have different clocks. */
-const idOf = onceFor((_: Namespace) => ++lastId)
+const namespaceNumber = onceFor((_: Namespace) => ++lastId)
 
 /** Whether lists may have the row in common. */
 function mayBeCommon({ does, makes }: ListRow): boolean {
@@ -216,7 +216,7 @@ async function askLists(
     const own = lists.map(({ list }) => list.rows[place] as RowRequest)
     const each = sentByEach(shape, isCommon[place] === true)
     values[`${place}.key`] = each.includes('key') ? textArray(own.map(({ key }) => key)) : row.key
-    for (const name of numbersOf(shape)) {
+    for (const name of sentNumbersOf(shape)) {
       const all = () => numberArray(own.map((one) => numberIn(one, name)))
       values[`${place}.${name}`] = each.includes(name) ? all() : numberIn(row, name)
     }

@@ -5,7 +5,7 @@ import { MAX_COUNT } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
 import type { Decision } from '../store/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { afterRefund, chargeOf, fits, isTooLate } from './parts.ts'
+import { afterRefund, chargeOf, countsOtherWindow, fits } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
@@ -13,7 +13,7 @@ import { type Source, sharesOf } from './shares.ts'
 export function isEnough({ rows, groups }: List, lookAt: (row: RowRequest) => Decision): boolean {
   const fitsAlone = (row: RowRequest) => row.reporting.dryRun || fits(row, lookAt(row))
   return (
-    rows.every((row) => !isTooLate(row, lookAt(row)) && (isInGroup(groups, row) || fitsAlone(row))) &&
+    rows.every((row) => !countsOtherWindow(row, lookAt(row)) && (isInGroup(groups, row) || fitsAlone(row))) &&
     groups.every((group) => haveEnough(group, lookAt))
   )
 }

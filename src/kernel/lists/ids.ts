@@ -38,10 +38,13 @@ export async function idCall(
     'The id of once must be a string that Postgres can store. Prefix and id may have about 1,000 bytes together.',
   )
   const call = callOf(prefix, limiter, stored, {})
-  return { checker, call: calls.every(isLook) ? { ...call, rate: 0, purpose: 'look', atLeast: 1 } : call }
+  return {
+    checker,
+    call: calls.every(isPlainLook) ? { ...call, rate: 0, purpose: 'look', atLeast: 1 } : call,
+  }
 }
 
 /** A refund to a window becomes a look if the limit has no windows, and still uses up the id. */
-function isLook({ call }: LimiterCall): boolean {
+function isPlainLook({ call }: LimiterCall): boolean {
   return call.rate === 0 && call.paidWindowStart === null
 }

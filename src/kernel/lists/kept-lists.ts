@@ -10,7 +10,7 @@ const MAX_KEPT_ROWS = 128
 const OFTEN = 10
 
 /** How many lists are remembered. It is more than can be kept, because each of these has a row. */
-const MAX_REMEMBERED = 512
+const MAX_KEPT_LISTS = 512
 
 /** What is remembered of lists of one kind. They have the same statement. */
 export interface Remembered {
@@ -45,7 +45,7 @@ export class KeptLists {
   #remember(kind: string): Remembered {
     const made = { texts: new Map(), isKept: false, sent: 0 }
     this.#remembered.set(kind, made)
-    if (this.#remembered.size > MAX_REMEMBERED) this.#forgetOldest()
+    if (this.#remembered.size > MAX_KEPT_LISTS) this.#forgetOldest()
     return made
   }
 

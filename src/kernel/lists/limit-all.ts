@@ -133,7 +133,7 @@ function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answe
 /** The answers in the order of the calls. */
 function answersIn(asked: Asked, decisions: Found): Answered[] {
   if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
-  return addReturned(asked, decisions, answersOf(asked, decisions))
+  return addReturned(asked, decisions, decidedAnswers(asked, decisions))
 }
 
 function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
@@ -147,13 +147,13 @@ function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
     const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
     return {
       answer: { ...(answer as Allowed), ...grantedIn(each.call, 0), repeated: true },
-      paid: NOTHING,
+      paid: NOT_CHARGED,
     }
   })
 }
 
 /** The answers to calls that were decided now. */
-function answersOf(asked: Asked, decisions: Found): Answered[] {
+function decidedAnswers(asked: Asked, decisions: Found): Answered[] {
   const { isDone, looks } = decisions
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported: RowRequest[] = []
@@ -161,13 +161,14 @@ function answersOf(asked: Asked, decisions: Found): Answered[] {
     const { call } = each
     const row = asked.rowOf.get(each)
     const blocked = blockedUntil(asked, decisions, each)
-    if (blocked !== undefined) return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOTHING }
+    if (blocked !== undefined)
+      return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOT_CHARGED }
     if (!row) return unlimitedAnswer(asked, each)
     const look = found(looks, row)
     const { dryRun } = row.reporting
     if (call.purpose === 'take' && !fits(row, look)) {
-      const denied = denialOf(row, look)
-      return { answer: dryRun ? letPass(denied, call) : denied, paid: NOTHING }
+      const denied = rowDenial(row, look)
+      return { answer: dryRun ? letPass(denied, call) : denied, paid: NOT_CHARGED }
     }
     const part = isDone ? partsOf(row, look).at(-1) : undefined
     if (!part) return presentOf(row, look)
@@ -184,7 +185,7 @@ function answersOf(asked: Asked, decisions: Found): Answered[] {
 function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, until: number): Denied {
   const row = asked.rowOf.get(each)
   const look = row ? found(looks, row) : withoutRow(asked, looks, each)
-  const own = row && !fits(row, look) ? denialOf(row, look) : denialUntil(each.call.limiter, look, until)
+  const own = row && !fits(row, look) ? rowDenial(row, look) : denialUntil(each.call.limiter, look, until)
   const denied = behindBlock(own, until)
   return { ...denied, retryAfter: denied.reset - look.now }
 }
@@ -192,7 +193,7 @@ function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, u
 /** The present state of a limit that would allow, but from which nothing was taken. */
 function presentOf(row: RowRequest, look: Decision): Answered {
   const call: RowRequest = { ...row, rate: 0, atLeast: null, purpose: 'look' }
-  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: NOTHING }
+  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: NOT_CHARGED }
 }
 
 /** Adds to the answers of refunds how much was given back. */
@@ -213,7 +214,7 @@ function addReturned({ calls, rowOf }: Asked, { isDone, looks }: Found, answers:
 }
 
 /** A denial, which counts the refunds for `reset`, but not for `remaining`. */
-function denialOf(row: RowRequest, look: Decision): Denied {
+function rowDenial(row: RowRequest, look: Decision): Denied {
   const { limiter, needed } = row
   return denialUntil(limiter, look, whenAvailable(limiter, afterRefund(row, look), needed))
 }
@@ -228,4 +229,4 @@ function notReached(
   return crossedFrom(limiter, capacity, reached, Number.POSITIVE_INFINITY, thresholds)
 }
 
-const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
+const NOT_CHARGED = { rate: 0, windowStart: null, usedBefore: null }

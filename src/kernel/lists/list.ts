@@ -8,7 +8,7 @@ import type { Params } from '../limits/algorithm.ts'
 import { appliesAt } from '../limits/limiter.ts'
 import { compareText } from '../sql/calls.ts'
 import { listStatement } from '../sql/list.ts'
-import { type ListRow, numbersOf, type Pays } from '../sql/list-row.ts'
+import { type ListRow, type Pays, sentNumbersOf } from '../sql/list-row.ts'
 import { type Payers, rateOf, spareOf } from '../sql/shares.ts'
 import { kept, type Statements } from '../sql/statements.ts'
 import type { Decision } from '../store/call.ts'
@@ -32,7 +32,7 @@ import {
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
 /** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
-export function inLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
+export function rowsInLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
   return sorted(rows, compareRows)
 }
 
@@ -58,7 +58,8 @@ export async function askList(list: List, how: How, makesMissing = false): Promi
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
     values[`${place}.key`] = row.key
-    for (const name of numbersOf(shapes[place] as ListRow)) values[`${place}.${name}`] = numberIn(row, name)
+    for (const name of sentNumbersOf(shapes[place] as ListRow))
+      values[`${place}.${name}`] = numberIn(row, name)
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
   }

@@ -19,7 +19,7 @@ interface Names {
 export const namesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, RESERVED_PREFIX))
 
 /** The checkers of the shares in a limiter's named estimates. */
-export const sharesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, SHARE_PREFIX))
+export const shareCheckers: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, SHARE_PREFIX))
 
 /** The rows have a prefix of their own, in the same table. */
 function rowsBeside(owner: Checker, before: string): Names {
@@ -51,13 +51,13 @@ export function keyOfName({ rows, terms }: Checker, key: string, id: unknown): s
 }
 
 /** The limited key in the key of a named estimate's row. */
-function keyIn(row: string): string {
+function limitedKeyIn(row: string): string {
   return row.slice(0, row.lastIndexOf('/'))
 }
 
 /** The limited key and the id in the key of a named estimate's row. */
 export function nameIn(row: string): { readonly key: string; readonly id: string } {
-  const key = keyIn(row)
+  const key = limitedKeyIn(row)
   return { key, id: fromHex(row.slice(key.length + 1)) ?? '' }
 }
 
@@ -66,12 +66,12 @@ export function nameIn(row: string): { readonly key: string; readonly id: string
  * what the key of the row that pays has after the limited key.
  */
 export function keyOfShare(name: string, place: number, payer: string): string {
-  return `${name}/${place}${payer.slice(keyIn(name).length).replaceAll('/', '-')}`
+  return `${name}/${place}${payer.slice(limitedKeyIn(name).length).replaceAll('/', '-')}`
 }
 
 /** The place in the order of paying, and the key of the row that pays, in the key of a share's row. */
 export function payerIn(share: string): { readonly place: number; readonly key: string } {
-  const name = keyIn(share)
+  const name = limitedKeyIn(share)
   const [place = '', ...rest] = share.slice(name.length + 1).split('-')
-  return { place: Number(place), key: [keyIn(name), ...rest].join('/') }
+  return { place: Number(place), key: [limitedKeyIn(name), ...rest].join('/') }
 }

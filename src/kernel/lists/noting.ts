@@ -24,17 +24,17 @@ export function notingRows(list: List, looks: Found['looks']): { row: RowRequest
 
 /** What is noted of several rows is the sum that they have paid. */
 function together(paid: readonly Paid[]): Paid {
-  const [only = NOTHING, ...more] = paid
-  return more.length === 0 ? only : { ...NOTHING, rate: paid.reduce((sum, { rate }) => sum + rate, 0) }
+  const [only = PAID_NOTHING, ...more] = paid
+  return more.length === 0 ? only : { ...PAID_NOTHING, rate: paid.reduce((sum, { rate }) => sum + rate, 0) }
 }
 
-const NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
+const PAID_NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
 
 function paidFor(payer: RowRequest | undefined, { groups }: List, looks: Found['looks']): Paid {
   if (payer) return paidBy(payer, found(looks, payer))
   // A limit without a row pays what the others of its group do not.
   const group = groups.find(({ order }) => order.includes(undefined))
-  return { ...NOTHING, rate: (group && paidIn(group, looks)[group.order.indexOf(undefined)]) ?? 0 }
+  return { ...PAID_NOTHING, rate: (group && paidIn(group, looks)[group.order.indexOf(undefined)]) ?? 0 }
 }
 
 function paidBy(row: RowRequest, look: Decision): Paid {

@@ -33,7 +33,7 @@ function isLate({ limiter, paidWindowStart, refundableUntil }: Request, look: De
 }
 
 /** Whether a row whose window has to have paid counts another one. */
-export function isTooLate(row: RowRequest, look: Decision): boolean {
+export function countsOtherWindow(row: RowRequest, look: Decision): boolean {
   return row.inTime && !isLook(row) && isLate(row, look)
 }
 
@@ -43,12 +43,12 @@ export function returnedTo(row: Refunding, look: Decision): number {
 }
 
 /** A part of a request, and the decision on it. */
-interface Part extends Outcome {
+interface DecidedPart extends Outcome {
   readonly call: RowRequest
 }
 
 /** What a list has done to the row, in order: a refund, a charge, or both; or its share of a group's rate. */
-export function partsOf(row: RowRequest, look: Decision): readonly Part[] {
+export function partsOf(row: RowRequest, look: Decision): readonly DecidedPart[] {
   if (look.share !== undefined) return [shareOf(row, look, look.share)]
   if (isLook(row)) return [{ call: row, decision: look, place: 0 }]
   const call = chargeOf(row, look)

@@ -20,13 +20,13 @@ class Undone {}
  * decides, and then writes each.
  */
 export async function askRowByRow(list: List, how: How): Promise<Found> {
-  if (how === 'looks') return { isDone: false, looks: await lookAtEach(list) }
+  if (how === 'looks') return { isDone: false, looks: await lookRowByRow(list) }
   const { connection } = list
   const within = (work: (own: List) => Promise<Found>) =>
     inTransaction(connection, (own) => work({ ...list, connection: own }))
   try {
-    if (connection.isTransaction) return await charge(list, how, within)
-    return await within((own) => charge(own, how, (work) => work(own)))
+    if (connection.isTransaction) return await chargeRow(list, how, within)
+    return await within((own) => chargeRow(own, how, (work) => work(own)))
   } catch (reason) {
     if (!(reason instanceof Undone)) throw reason
     // A period ended between the two statements for a row, so the list is tried again.
@@ -34,13 +34,13 @@ export async function askRowByRow(list: List, how: How): Promise<Found> {
   }
 }
 
-async function lookAtEach(list: List): Promise<Looks> {
+async function lookRowByRow(list: List): Promise<Looks> {
   const looks: Looks = new Map()
   for (const row of list.rows) await askRow(list, row, 'looks', undefined, looks)
   return looks
 }
 
-async function charge(
+async function chargeRow(
   list: List,
   how: 'skips' | 'waits',
   undoable: (work: (list: List) => Promise<Found>) => Promise<Found>,
@@ -93,7 +93,7 @@ function sharedState({ limiter }: RowRequest, locked: Decision, charged: Decisio
 }
 
 /** A row, and how it is charged. */
-interface Charge {
+interface RowCharge {
   readonly row: RowRequest
   /** What the row pays of the rate of its group. Undefined if it pays its own rate. */
   readonly share: number | undefined
@@ -103,17 +103,17 @@ interface Charge {
 }
 
 /** The rows to charge. A row of a group is charged its share, as a group of its own. */
-function chargesOf({ rows, groups }: List, looks: Looks): Charge[] {
+function chargesOf({ rows, groups }: List, looks: Looks): RowCharge[] {
   // Estimates are opened last, because they note what the others have paid.
   const others = rows.filter((row) => !isInGroup(groups, row) && !isLook(row) && !opens(row))
   return [
     ...others.map((row) => ({ row, share: undefined, sent: row })),
-    ...groups.flatMap((group) => sharesIn(group, looks)),
+    ...groups.flatMap((group) => payingCharges(group, looks)),
   ]
 }
 
 /** The rows of a group that pay something, or that others pay something for. */
-function sharesIn(group: Group, looks: Looks): Charge[] {
+function payingCharges(group: Group, looks: Looks): RowCharge[] {
   const { order, rate, pays } = group
   // An unlimited one pays all the rest.
   const end = order.indexOf(undefined)
@@ -123,7 +123,7 @@ function sharesIn(group: Group, looks: Looks): Charge[] {
     return end < 0 ? source : { ...source, pays: undefined }
   })
   const { shares } = takenFrom(sources, rate)
-  return paying.flatMap((row, place): Charge[] => {
+  return paying.flatMap((row, place): RowCharge[] => {
     const share = shares[place] ?? 0
     // A row that pays nothing may settle an estimate.
     if (share === 0 && reservedIn(row) >= 0) return []

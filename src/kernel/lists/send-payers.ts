@@ -44,7 +44,7 @@ export function byItself(call: LimiterCall): Payer {
 
 /** Sends the rows of payers as a list. */
 export async function sendPayers(payers: readonly Payer[], tx: At, beside: Beside): Promise<SentPayers> {
-  const { asked, groups, notes } = listOf(payers, tx, beside)
+  const { asked, groups, notes } = listOfPayers(payers, tx, beside)
   const { rowOf } = asked
   const decisions = await takeTogether(asked, { groups, notes })
   const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
@@ -68,7 +68,7 @@ export async function sendPayers(payers: readonly Payer[], tx: At, beside: Besid
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  */
-export function listOf(
+export function listOfPayers(
   payers: readonly Payer[],
   tx: At,
   { ids = [], notes, shared }: Beside,

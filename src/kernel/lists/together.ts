@@ -15,10 +15,10 @@ import { Turns } from '../queue/turns.ts'
 import type { Commit } from '../sql/setting.ts'
 import type { Decision } from '../store/call.ts'
 import { addUp, type RowRequest } from './add-up.ts'
-import { chargeFreeList, chargeList, decided } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, checkedWhole } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { found } from './enough.ts'
-import { inLockOrder } from './list.ts'
+import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { withoutLeases } from './without-leases.ts'
@@ -159,7 +159,7 @@ function chargeTogether(
   list: Pick<List, 'rows' | 'groups' | 'notes'>,
   followUp: () => void,
 ): Promise<Found> {
-  const rows = inLockOrder(list.rows)
+  const rows = rowsInLockOrder(list.rows)
   const charges = !rows.every(isLook)
   if (joined || rows.length === 0) {
     const home = (checkers[0] as Checker).rows.connection
@@ -217,7 +217,7 @@ function chargeTogether(
   const charged = work.begin(turn ?? { leave: hastiest.enter() }, (found) => {
     if (found && isDecided(own, found)) {
       followUp()
-      return decided(own, found)
+      return checkedWhole(own, found)
     }
     return watch(() => charge(found)).finally(followUp)
   })

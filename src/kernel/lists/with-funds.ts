@@ -5,7 +5,14 @@ import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { type FundedCall, isFunded, type Purse } from '../engine/funds.ts'
 import { checkOption } from '../options/validate.ts'
 import { tableNameOf } from '../store/empty-rows.ts'
-import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers } from './send-payers.ts'
+import {
+  type Beside,
+  byItself,
+  listOfPayers,
+  type Payer,
+  type SentPayers,
+  sendPayers,
+} from './send-payers.ts'
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
 
@@ -30,7 +37,7 @@ export function withFunds(
 async function sendFound(...[calls, find, tx, besideOf]: Parameters<typeof withFunds>): Promise<SentPayers> {
   const alone = calls.map(byItself)
   checkDifferent(calls)
-  listOf(alone, tx, besideOf(alone))
+  listOfPayers(alone, tx, besideOf(alone))
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
   return untilDone('took from the credits', async () => {

@@ -27,7 +27,7 @@ export function withoutLeases<T>(
     const withheld = leasing.flatMap(({ checker, call }) => checker.leases?.withhold(call.key) ?? [])
     const returned = Promise.all(withheld.map((each) => each.returned))
     try {
-      await (time ? endOf(time, returned) : returned)
+      await (time ? untilOver(time, returned) : returned)
       return await work(time)
     } finally {
       for (const { end } of withheld) end()
@@ -36,7 +36,7 @@ export function withoutLeases<T>(
 }
 
 /** Waits until the work or the time is over. */
-function endOf(time: CallTime, work: Promise<unknown>): Promise<void> {
+function untilOver(time: CallTime, work: Promise<unknown>): Promise<void> {
   return new Promise((resolve) => {
     const deadline = time.begin({ over: resolve })
     work.then(() => {

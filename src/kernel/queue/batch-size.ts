@@ -24,7 +24,7 @@ const WORTH_ALL = 128
  * If none is under way, many are sent in two halves. While the server works on one half, this process works on
  * the answers of the other. The callers of a half ask again together, so the halves stay apart.
  */
-export function shareOf(ready: number, underWay: number, freeSlots: number): number {
+export function batchShare(ready: number, underWay: number, freeSlots: number): number {
   const share = Math.max(Math.ceil(ready / freeSlots), WORTH_ALL)
   const splits = underWay === 0 && freeSlots > 1 && ready >= 2 * WORTH_ONE
   return splits ? Math.min(share, Math.ceil(ready / 2)) : share

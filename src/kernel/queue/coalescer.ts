@@ -1,13 +1,13 @@
 import { newSending, withdraw } from '../database/sending.ts'
 import type { Decision, Request } from '../store/call.ts'
-import { isWorthOne, shareOf } from './batch-size.ts'
+import { batchShare, isWorthOne } from './batch-size.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
-import { overload, type Waiting } from './room.ts'
-import { Slots } from './slots.ts'
+import { overload, type WaitingCalls } from './room.ts'
+import { ConnectionSlots } from './slots.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
-const MAX_KEYS = 500
+const MAX_BATCH_KEYS = 500
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
@@ -19,7 +19,7 @@ const MAX_KEYS = 500
  */
 export class Coalescer<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
   readonly #decider: Decider<R, D>
-  readonly #slots: Slots
+  readonly #slots: ConnectionSlots
   /** By their keys. Looks have queues of their own, because they never wait for a row. */
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
@@ -28,14 +28,14 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   readonly #underWay = new Set<Batch<R, D>>()
   /** Created when a row is found held for the first time. */
   #held: HeldQueues<KeyQueue<R, D>> | undefined
-  readonly #waiting: Waiting
+  readonly #waiting: WaitingCalls
   #starting = false
 
   /** @param waiting Counts its calls, and may count others that wait. They share the limit. */
-  constructor(decider: Decider<R, D>, connections: number, waiting: Waiting = { calls: 0 }) {
+  constructor(decider: Decider<R, D>, connections: number, waiting: WaitingCalls = { calls: 0 }) {
     this.#decider = decider
     this.#waiting = waiting
-    this.#slots = new Slots(connections, () => this.#start())
+    this.#slots = new ConnectionSlots(connections, () => this.#start())
   }
 
   /** Adds the call to its key's queue, and so to the next batch that has room. */
@@ -143,7 +143,10 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   /** Queues whose first groups one statement can decide. */
   #nextQueues(): KeyQueue<R, D>[] {
-    const most = Math.min(shareOf(this.#ready.size, this.#keysUnderWay(), this.#slots.free), MAX_KEYS)
+    const most = Math.min(
+      batchShare(this.#ready.size, this.#keysUnderWay(), this.#slots.free),
+      MAX_BATCH_KEYS,
+    )
     const queues: KeyQueue<R, D>[] = []
     let first: KeyQueue<R, D> | undefined
     for (const queue of this.#ready) {

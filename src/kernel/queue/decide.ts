@@ -13,12 +13,12 @@ import {
 import type { Asking, Store } from '../store/store.ts'
 import { Blame } from './blame.ts'
 import { inLockOrder } from './groups.ts'
-import { type Part as Groups, HalvingDecider } from './halving-decider.ts'
+import { HalvingDecider, type StatementGroups } from './halving-decider.ts'
 import type { Watch } from './long-waits.ts'
-import type { CallGroup, Decider, Work } from './queue.ts'
+import type { CallGroup, Decider, DeciderWork } from './queue.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
-export class AloneDecider extends HalvingDecider<Request, Decision, Part> implements Decider {
+export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> implements Decider {
   readonly canShare: typeof canShare = canShare
   readonly sameRequest: typeof sameRequest = sameRequest
   readonly #alone: Asking
@@ -35,7 +35,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
-  #asking({ sending }: Work, periodMs?: number): Asking {
+  #asking({ sending }: DeciderWork, periodMs?: number): Asking {
     const { connection, table, namespace, commit, several } = this.#alone
     return {
       connection: telling(connection, sending),
@@ -50,12 +50,12 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
   async decideTogether(
     groups: readonly CallGroup[],
     done: (group: CallGroup) => void,
-    work: Work,
+    work: DeciderWork,
   ): Promise<readonly CallGroup[]> {
     if (!this.#store) await this.#load()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
-    const decideBy = (does: Part['does'], asked: readonly CallGroup[]) =>
+    const decideBy = (does: KeyGroups['does'], asked: readonly CallGroup[]) =>
       this.decideParts(this.#onShards({ does, groups: asked }), done, work, new Blame(does === 'make'))
     if (purpose === 'look') return decideBy('look', sorted)
     const missing = await decideBy('take', sorted)
@@ -74,27 +74,27 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
     } catch {}
   }
 
-  protected async askAlone(group: CallGroup, work: Work): Promise<Decision> {
+  protected async askAlone(group: CallGroup, work: DeciderWork): Promise<Decision> {
     await this.#alone.ensureTables?.()
     const decided = () => retrying(() => decideOne(this.#asking(work), group))
     return this.#watch(decided)
   }
 
   /** The parts whose keys are on one shard each. */
-  #onShards(part: Part): Part[] {
+  #onShards(part: KeyGroups): KeyGroups[] {
     const split = this.#store?.split(part.groups, ({ request }) => request.key)
     return split?.map((groups) => ({ ...part, groups })) ?? [part]
   }
 
   /** If a statement has failed because a shard was split meanwhile: the parts on one shard each. */
-  protected override async split(error: RatelimitError, part: Part): Promise<Part[] | undefined> {
+  protected override async split(error: RatelimitError, part: KeyGroups): Promise<KeyGroups[] | undefined> {
     if (part.groups.length < 2 || !this.#store?.forget(error)) return undefined
     await this.#alone.ensureTables?.().catch(() => {})
     const parts = this.#onShards(part)
     return parts.length > 1 ? parts : undefined
   }
 
-  protected async ask({ does, groups, periodMs }: Part, work: Work): Promise<Answers> {
+  protected async ask({ does, groups, periodMs }: KeyGroups, work: DeciderWork): Promise<Answers> {
     // An `await` takes time even without a promise.
     if (this.#alone.ensureTables) await this.#alone.ensureTables()
     const asking = this.#asking(work, periodMs)
@@ -110,10 +110,10 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
 
   /** The groups that were sent with the wrong calendar period, with the right one. */
   protected override again(
-    part: Part,
+    part: KeyGroups,
     groups: readonly CallGroup[],
     { now: periodMs }: Decision,
-  ): Part | undefined {
+  ): KeyGroups | undefined {
     if (part.periodMs !== undefined) return undefined
     if (!this.#alone.namespace.clock) this.#aheadMs = periodMs - Date.now()
     return { ...part, groups, periodMs }
@@ -121,7 +121,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
 }
 
 /** Groups for one statement. */
-interface Part extends Groups<Request, Decision> {
+interface KeyGroups extends StatementGroups<Request, Decision> {
   readonly does: 'look' | 'take' | 'make'
   /** A time in the calendar period, if the database has returned one. */
   readonly periodMs?: number | undefined

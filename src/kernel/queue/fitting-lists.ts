@@ -1,9 +1,9 @@
 /** The most lists in one statement, and the most rows: enough for a burst, and few enough to keep it short. */
 const MAX_LISTS = 100
-const MAX_ROWS = 400
+const MAX_SHARED_ROWS = 400
 
 /** A list that waits for its turn. */
-export interface Queued {
+export interface QueuedList {
   /** The unique names of its rows. */
   readonly rows: readonly string[]
   /** Only lists of one kind can share a statement. */
@@ -19,7 +19,7 @@ export interface Queued {
  * Lists that fit into one statement. They are of one kind. All their rows differ, apart from common rows that
  * every list has, such as a limit for all users next to a limit for each user.
  */
-export class FittingLists<List extends Queued> {
+export class FittingLists<List extends QueuedList> {
   readonly lists: List[]
   readonly #rows: Set<string>
   #isCommon: readonly boolean[]
@@ -38,7 +38,7 @@ export class FittingLists<List extends Queued> {
   get isFull(): boolean {
     const [{ rows }] = this.lists as [List]
     const next = this.lists.length + 1
-    return next > MAX_LISTS || next * rows.length > MAX_ROWS
+    return next > MAX_LISTS || next * rows.length > MAX_SHARED_ROWS
   }
 
   /** Adds the list if it fits. The second list decides which rows are common. */

@@ -2,7 +2,7 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { newSending } from '../database/sending.ts'
 import type { RatelimitError } from '../errors.ts'
 import { compareText } from '../sql/calls.ts'
-import type { CallGroup, Pending, Queued, Work } from './queue.ts'
+import type { CallGroup, DeciderWork, Pending, Queued } from './queue.ts'
 
 /** If a call throws, only that call fails. Otherwise the error would leave the others without an answer. */
 export function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): void {
@@ -29,7 +29,7 @@ export function failAll<R extends Queued, D>(
 }
 
 /** Restarts work that was withdrawn, without the calls whose callers have given up. */
-export function restart<R extends Queued, D>(groups: readonly CallGroup<R, D>[], work: Work): void {
+export function restart<R extends Queued, D>(groups: readonly CallGroup<R, D>[], work: DeciderWork): void {
   work.sending = newSending()
   for (const { calls } of groups) calls.splice(0, calls.length, ...calls.filter(({ isOver }) => !isOver))
 }

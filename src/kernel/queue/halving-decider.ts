@@ -3,19 +3,19 @@ import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait, type Blame } from './blame.ts'
 import { failAll, fulfil, halvesOf, restart, stillAsked } from './groups.ts'
-import type { CallGroup, Queued, Work } from './queue.ts'
+import type { CallGroup, DeciderWork, Queued } from './queue.ts'
 
 /** Groups for one statement. */
-export interface Part<R extends Queued, D> {
+export interface StatementGroups<R extends Queued, D> {
   readonly groups: readonly CallGroup<R, D>[]
 }
 
 /** Decides groups by statements of which each may fail because of one of its keys. */
-export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> {
+export abstract class HalvingDecider<R extends Queued, D, P extends StatementGroups<R, D>> {
   /** Asks by one statement, which waits for no row. */
-  protected abstract ask(part: P, work: Work): Promise<readonly (D | undefined)[]>
+  protected abstract ask(part: P, work: DeciderWork): Promise<readonly (D | undefined)[]>
   /** Asks for one group, and may wait for its row. */
-  protected abstract askAlone(group: CallGroup<R, D>, work: Work): Promise<D>
+  protected abstract askAlone(group: CallGroup<R, D>, work: DeciderWork): Promise<D>
 
   /** Whether the group was asked for in the right way. Default: yes. */
   protected isRight?(group: CallGroup<R, D>, answer: D): boolean
@@ -36,7 +36,7 @@ export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> 
   protected async decideParts(
     parts: P[],
     done: (group: CallGroup<R, D>) => void,
-    work: Work,
+    work: DeciderWork,
     blame: Blame,
   ): Promise<readonly CallGroup<R, D>[]> {
     const undecided: CallGroup<R, D>[] = []
@@ -84,7 +84,7 @@ export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> 
     return undecided
   }
 
-  async decideAlone(group: CallGroup<R, D>, work: Work): Promise<void> {
+  async decideAlone(group: CallGroup<R, D>, work: DeciderWork): Promise<void> {
     try {
       fulfil(group, await this.askAlone(group, work))
     } catch (reason) {

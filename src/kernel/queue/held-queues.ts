@@ -2,13 +2,13 @@
 const MAX_PATIENT = 4
 
 /** After this wait for a slot, a held key is tried again without waiting, because its row may be free. */
-const RETRY_MS = 50
+const HELD_RETRY_MS = 50
 
 /** How long a key counts as held after it was found held. */
 const MEMORY_MS = 100
 
 /** How many keys are remembered as held. */
-const MAX_KEYS = 1_000
+const MAX_HELD_KEYS = 1_000
 
 /** A queue of calls. */
 interface Queue {
@@ -41,7 +41,7 @@ export class HeldQueues<Q extends Queue> {
 
   /** Adds a queue whose row was found held. */
   add(queue: Q): void {
-    if (this.#heldUntil.size >= MAX_KEYS) this.#heldUntil.clear()
+    if (this.#heldUntil.size >= MAX_HELD_KEYS) this.#heldUntil.clear()
     this.#heldUntil.set(queue.key, performance.now() + MEMORY_MS)
     this.#add(queue)
   }
@@ -89,6 +89,6 @@ export class HeldQueues<Q extends Queue> {
       const waiting = [...this.#queues]
       this.#queues.clear()
       this.#options.tryAgain(waiting)
-    }, RETRY_MS)
+    }, HELD_RETRY_MS)
   }
 }

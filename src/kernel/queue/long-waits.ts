@@ -15,7 +15,7 @@ export type Watch = <T>(work: () => Promise<T>) => Promise<T>
  */
 export function watchFor(prefix: string, isShared: boolean): Watch {
   const begin = waitsOf(LONG_MS, true, false)
-  const timed = { over: () => warn(prefix) }
+  const timed = { over: () => warnOfLongWait(prefix) }
   return (work) => {
     const wait = isShared ? begin(timed) : { stop: doAfter(LONG_MS, timed.over) }
     const stop = () => wait.stop()
@@ -25,7 +25,7 @@ export function watchFor(prefix: string, isShared: boolean): Watch {
   }
 }
 
-function warn(prefix: string): void {
+function warnOfLongWait(prefix: string): void {
   warnOnce(
     'LONG_WAIT',
     `A call of the limiter with the prefix ${JSON.stringify(prefix)} has waited for ${LONG_MS / 1000} seconds ` +

@@ -51,13 +51,13 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
 }
 
 /** Work of a decider. */
-export interface Work {
+export interface DeciderWork {
   /** How far it has come. It is another one each time that the work restarts. */
   sending: Sending
 }
 
 /** The first groups of some queues, which were sent to the database together. */
-export interface Batch<R extends Queued = Request, D = Decision> extends Work {
+export interface Batch<R extends Queued = Request, D = Decision> extends DeciderWork {
   readonly queues: readonly KeyQueue<R, D>[]
   /** Whether its statement may wait for a row that others hold. */
   readonly mayWait: boolean
@@ -75,10 +75,10 @@ export interface Decider<R extends Queued = Request, D = Decision> {
   decideTogether(
     groups: readonly CallGroup<R, D>[],
     done: (group: CallGroup<R, D>) => void,
-    work: Work,
+    work: DeciderWork,
   ): Promise<readonly CallGroup<R, D>[]>
   /** Decides one group, and waits for its row. */
-  decideAlone(group: CallGroup<R, D>, work: Work): Promise<void>
+  decideAlone(group: CallGroup<R, D>, work: DeciderWork): Promise<void>
   /** Whether one statement can decide both requests. */
   canShare(one: R, other: R): boolean
   /** Whether two requests for one key are equal, so that they can be decided together. */

@@ -7,10 +7,10 @@ const MAX_WAITING = 10_000
 const MAX_OF_KEY = 1_000
 
 /** How long a call counts where a runtime may cut off its request. Such a call never leaves by itself. */
-const LOST_MS = 60_000
+const CUT_OFF_MS = 60_000
 
 /** How many calls wait to be sent. */
-export interface Waiting {
+export interface WaitingCalls {
   calls: number
 }
 
@@ -33,7 +33,7 @@ export function overload(ofKey: number, waiting: number): RatelimitError | undef
   )
 }
 
-interface Entry {
+interface RoomEntry {
   readonly key: string | undefined
   /** When it entered. */
   readonly at: number
@@ -43,7 +43,7 @@ interface Entry {
 export class Room {
   readonly #cutsOff: boolean
   /** The oldest first. */
-  readonly #waiting = new Set<Entry>()
+  readonly #waiting = new Set<RoomEntry>()
   readonly #ofKeys = new Map<string, number>()
 
   /** @param cutsOff Whether calls may be cut off. The oldest ones may then be gone. */
@@ -70,7 +70,7 @@ export class Room {
     return () => this.#leave(entry)
   }
 
-  #leave(entry: Entry): void {
+  #leave(entry: RoomEntry): void {
     if (this.#waiting.delete(entry)) this.#count(entry.key, -1)
   }
 
@@ -83,7 +83,7 @@ export class Room {
 
   #forgetLost(now: number): void {
     for (const entry of this.#waiting) {
-      if (now - entry.at < LOST_MS) break
+      if (now - entry.at < CUT_OFF_MS) break
       this.#leave(entry)
     }
   }

@@ -12,7 +12,7 @@ const MAX_PAUSE_MS = 86_400_000
  * uses a connection of the pool. So each pause between two freed slots is twice as long as the last one, until
  * a statement ends.
  */
-export class Slots {
+export class ConnectionSlots {
   readonly #count: number
   readonly #onRoom: () => void
   readonly #taken = new Set<object>()

@@ -1,11 +1,11 @@
-import { isWorthOne, shareOf } from './batch-size.ts'
-import { FittingLists, type Queued } from './fitting-lists.ts'
+import { batchShare, isWorthOne } from './batch-size.ts'
+import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { overload } from './room.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
-import { Slots } from './slots.ts'
+import { ConnectionSlots } from './slots.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
-const MAX_CONNECTIONS = 4
+const MAX_STATEMENTS = 4
 
 /** The rows that a statement found of a list, and whether they decide the list. */
 export interface Verdict<Found> {
@@ -40,17 +40,19 @@ export interface Turn<Found> {
 }
 
 /** A list that waits or is under way. */
-class Waiting<List extends Queued, Found> implements Turn<Found>, Queued, Waiter<Batch<List, Found>> {
+class WaitingList<List extends QueuedList, Found>
+  implements Turn<Found>, QueuedList, Waiter<ListBatch<List, Found>>
+{
   readonly rows: readonly string[]
   readonly kind: string
-  readonly shares: Queued['shares']
+  readonly shares: QueuedList['shares']
   readonly list: List
   readonly comes: Promise<Found | undefined>
   come!: (found: Found | undefined) => void
   fail!: (error: unknown) => void
   isBehind = false
   first = 0
-  batch: Batch<List, Found> | undefined = undefined
+  batch: ListBatch<List, Found> | undefined = undefined
   /** Whether a statement left it undecided. */
   hasTried = false
   /** The verdict of the statement that left it undecided. The list goes on alone. */
@@ -85,9 +87,9 @@ class Waiting<List extends Queued, Found> implements Turn<Found>, Queued, Waiter
 }
 
 /** Lists that are under way together, or one alone. */
-interface Batch<List extends Queued, Found> {
-  readonly lists: Waiting<List, Found>[]
-  slots: Slots
+interface ListBatch<List extends QueuedList, Found> {
+  readonly lists: WaitingList<List, Found>[]
+  slots: ConnectionSlots
 }
 
 /**
@@ -95,20 +97,20 @@ interface Batch<List extends Queued, Found> {
  * of one statement. Lists that are ready at the same time share a statement. A list that this leaves undecided
  * goes on alone.
  */
-export class Turns<List extends Queued, Found> {
+export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
-  readonly #shared = new Slots(MAX_CONNECTIONS, () => this.#start())
-  readonly #alone = new Slots(MAX_CONNECTIONS, () => this.#start())
+  readonly #shared = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
+  readonly #alone = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
   /** For lists alone that may wait for rows that others hold. */
-  readonly #patient = new Slots(MAX_CONNECTIONS, () => this.#start())
-  readonly #queues = new RowQueues<Waiting<List, Found>, Batch<List, Found>>()
+  readonly #patient = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
+  readonly #queues = new RowQueues<WaitingList<List, Found>, ListBatch<List, Found>>()
   /** The lists that are the first for each of their rows, if these are free. */
-  #ready = new Set<Waiting<List, Found>>()
-  readonly #readyAlone = new Set<Waiting<List, Found>>()
+  #ready = new Set<WaitingList<List, Found>>()
+  readonly #readyAlone = new Set<WaitingList<List, Found>>()
   /** The batches that are going to wait for rows, and what to call when they may. */
-  readonly #readyToWait = new Map<Batch<List, Found>, () => void>()
+  readonly #readyToWait = new Map<ListBatch<List, Found>, () => void>()
   /** The shared batches that still have callers. */
-  readonly #underWay = new Set<Batch<List, Found>>()
+  readonly #underWay = new Set<ListBatch<List, Found>>()
   #waiting = 0
   #isStarting = false
 
@@ -120,7 +122,7 @@ export class Turns<List extends Queued, Found> {
   enter(list: List): Turn<Found> {
     const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
     if (refusal) throw refusal
-    const one = new Waiting<List, Found>(this, list)
+    const one = new WaitingList<List, Found>(this, list)
     this.#queues.enter(one)
     this.#waiting++
     one.isBehind = !this.#getReady(one)
@@ -128,7 +130,7 @@ export class Turns<List extends Queued, Found> {
     return one
   }
 
-  #getReady(one: Waiting<List, Found>): boolean {
+  #getReady(one: WaitingList<List, Found>): boolean {
     if (!this.#queues.isFirst(one, undefined)) return false
     const ready = one.undecided ? this.#readyAlone : this.#ready
     ready.add(one)
@@ -168,17 +170,17 @@ export class Turns<List extends Queued, Found> {
     return lists
   }
 
-  #openBatch(slots: Slots): Batch<List, Found> {
+  #openBatch(slots: ConnectionSlots): ListBatch<List, Found> {
     const batch = { lists: [], slots }
     slots.take(batch)
     return batch
   }
 
   #sendTogether(): void {
-    const most = shareOf(this.#ready.size, this.#listsUnderWay(), this.#shared.free)
+    const most = batchShare(this.#ready.size, this.#listsUnderWay(), this.#shared.free)
     const batch = this.#openBatch(this.#shared)
     this.#underWay.add(batch)
-    let fitting: FittingLists<Waiting<List, Found>> | undefined
+    let fitting: FittingLists<WaitingList<List, Found>> | undefined
     const mayBeCommon = this.#mayBeCommon()
     for (const ready of this.#ready) {
       const candidates = [ready]
@@ -215,13 +217,13 @@ export class Turns<List extends Queued, Found> {
   }
 
   /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
-  #addTo(one: Waiting<List, Found>, batch: Batch<List, Found>): readonly Waiting<List, Found>[] {
+  #addTo(one: WaitingList<List, Found>, batch: ListBatch<List, Found>): readonly WaitingList<List, Found>[] {
     this.#notReady(one)
     batch.lists.push(one)
     return this.#queues.start(one, batch)
   }
 
-  #notReady(one: Waiting<List, Found>): void {
+  #notReady(one: WaitingList<List, Found>): void {
     this.#waiting--
     this.#ready.delete(one)
     this.#readyAlone.delete(one)
@@ -231,8 +233,8 @@ export class Turns<List extends Queued, Found> {
    * If undecided lists have a row in common, the first one goes on alone. The others try once more to share a
    * statement: if another process held the row, it is free once the first list has had it.
    */
-  #decided(batch: Batch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
-    const back: Waiting<List, Found>[] = []
+  #decided(batch: ListBatch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
+    const back: WaitingList<List, Found>[] = []
     const waitedFor = new Set<string>()
     batch.lists.forEach((one, place) => {
       const verdict = verdicts[place]
@@ -253,14 +255,14 @@ export class Turns<List extends Queued, Found> {
   }
 
   /** The batch has ended, and the lists behind it go on. */
-  #end(batch: Batch<List, Found>): void {
+  #end(batch: ListBatch<List, Found>): void {
     batch.slots.leave(batch)
     this.#free(batch)
     // The sets of slots would keep them in memory in the same way.
     batch.lists.length = 0
   }
 
-  #free(batch: Batch<List, Found>): void {
+  #free(batch: ListBatch<List, Found>): void {
     this.#underWay.delete(batch)
     const rows = batch.lists.flatMap((list) => list.rows)
     this.#queues.end(rows, batch)
@@ -275,7 +277,7 @@ export class Turns<List extends Queued, Found> {
     }
   }
 
-  mayWait({ batch }: Waiting<List, Found>): Promise<void> {
+  mayWait({ batch }: WaitingList<List, Found>): Promise<void> {
     if (!batch) return Promise.resolve()
     batch.slots.leave(batch)
     batch.slots = this.#patient
@@ -285,11 +287,11 @@ export class Turns<List extends Queued, Found> {
     })
   }
 
-  leave({ batch }: Waiting<List, Found>): void {
+  leave({ batch }: WaitingList<List, Found>): void {
     if (batch && batch.slots !== this.#shared) this.#end(batch)
   }
 
-  giveUp(one: Waiting<List, Found>): void {
+  giveUp(one: WaitingList<List, Found>): void {
     if (one.isOver) return
     one.isOver = true
     const { batch } = one

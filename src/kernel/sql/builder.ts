@@ -82,7 +82,7 @@ export function name(text: string, of?: string): SQL<number> {
 }
 
 /** Columns, separated by commas. */
-export function listOf(columns: readonly string[], of?: string): SQL {
+export function columnList(columns: readonly string[], of?: string): SQL {
   return sql.join(
     columns.map((column) => name(column, of)),
     sql`, `,

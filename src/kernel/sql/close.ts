@@ -21,7 +21,7 @@ export function windowsStatement(table: RateLimitTable, isShown = false): Statem
   const windows = builder
     .select({
       key: sql`${table.key}`.as('key'),
-      ...numbersOf(table),
+      ...closedState(table),
       ...(isShown ? { at: exact(CLOCK_MS).as('at') } : {}),
     })
     .from(table)
@@ -39,7 +39,7 @@ export function windowsStatement(table: RateLimitTable, isShown = false): Statem
 }
 
 /** The state of a row. */
-function numbersOf(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
+function closedState(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
   return forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column]))
 }
 
@@ -54,11 +54,11 @@ export function closeStatement(table: RateLimitTable): Statement {
   const isWindow = [eq(table.key, sql`call.key`), sql`${start} = call.start`, isOwn(table)]
   const row = lockedRow(table, placeOf(table), [eq(table.prefix, prefix), ...isWindow])
   const locked = sql`select ${PLACE} from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row}) as stored`
-  const removed = builder.delete(table).where(isLocked(table, ENDED)).returning(returned(table))
-  return parameters.render(closed([link(ENDED, locked)], removed))
+  const removed = builder.delete(table).where(isLocked(table, ENDED_ROWS)).returning(returned(table))
+  return parameters.render(closed([link(ENDED_ROWS, locked)], removed))
 }
 
-const ENDED = 'ratelimit_ended'
+const ENDED_ROWS = 'ratelimit_ended'
 
 /** The columns of a removed row. */
 export function returned(table: RateLimitTable): Pick<RateLimitTable, 'key' | StateColumn> {

@@ -29,7 +29,7 @@ export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
   lastRefill: 'last_refill',
 }
 
-const TYPES = {
+const COLUMN_TYPES = {
   count: 'bigint',
   prevCount: 'bigint',
   windowStart: 'timestamptz',
@@ -41,19 +41,19 @@ const TYPES = {
 /** A stored column as the arithmetic reads it. */
 export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number> {
   // Times are stored in whole milliseconds. Rounding removes the error of the floating-point epoch.
-  if (TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000::float8)`
+  if (COLUMN_TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000::float8)`
   // Other programs may write to the table too. A count below 0 must not allow more than the limit.
-  return TYPES[column] === 'bigint'
+  return COLUMN_TYPES[column] === 'bigint'
     ? sql`(case when ${stored} < 0 then 0 else ${stored} end)::float8`
     : sql`${stored}`
 }
 
 /** A number of the arithmetic as the column stores it. Null if the algorithm does not use the column. */
-export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
-  const type = sql.raw(TYPES[column])
+export function toColumn(column: keyof typeof COLUMN_TYPES, value: Expression | undefined): SQL {
+  const type = sql.raw(COLUMN_TYPES[column])
   if (!value) return sql`null::${type}`
-  if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000::float8)`
-  return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
+  if (COLUMN_TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000::float8)`
+  return COLUMN_TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
 }
 
 /** A state of an algorithm as its columns store it. The other columns are null. */

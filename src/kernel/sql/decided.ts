@@ -4,7 +4,7 @@ import { MAX_COUNT } from '../limits/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import type { CallColumn, Sent } from './calls.ts'
 import { forEach, MAX_TIME, onGrid, storedState, toColumn } from './columns.ts'
-import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { type ColumnByName, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 import { startingLater, stateWithStarts, unpromised } from './starts.ts'
 
 /**
@@ -43,7 +43,7 @@ export function sentIn(columns: readonly CallColumn[], parameters: Parameters, o
 }
 
 /** The start of the window that paid, for calls that settle or give back. */
-export function paidBy(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
+export function payingStart(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
   return action === 'adjust' ? () => sent('paidWindowStart') : undefined
 }
 
@@ -115,7 +115,12 @@ export function slackOf({ tolerance }: AnyAlgorithm): SQL {
  * Whether something can be given back. If the window that paid is known, only that window gets the refund. A
  * bucket that is full again by itself gets none.
  */
-export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Sent, of: Column = name): SQL {
+export function givesBack(
+  { kind, tolerance }: AnyAlgorithm,
+  used: SQL,
+  sent: Sent,
+  of: ColumnByName = name,
+): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
   if (kind === 'bucket') return sql`${isUsed} and coalesce(${of('now')} < ${sent('refundableUntil')}, true)`
   const paid = sent('paidWindowStart')
@@ -138,14 +143,14 @@ export function lateColumn(
 }
 
 /** Whether a call that adjusts a row is written. */
-export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: Column): SQL {
+export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: ColumnByName): SQL {
   const granted = sql`${of('granted')} > 0::float8`
   return late ? sql`(${granted} or ${of(LATE)})` : granted
 }
 
 /** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */
 export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action: RowAction): SQL {
-  const of: Column = (column) => name(column, DECIDED)
+  const of: ColumnByName = (column) => name(column, DECIDED)
   const granted = action === 'adjust' ? isAdjusted(algorithm, of) : sql`${of('granted')} > 0::float8`
   if (startsFull) return granted
   const begins = sql`(${granted} or ${name('holds', DECIDED)} is not true)`
@@ -163,7 +168,7 @@ export function grantedRow(
   parameters: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
   const sent = sentIn(columns, parameters, DECIDED)
-  const of: Column = (column) => name(column, DECIDED)
+  const of: ColumnByName = (column) => name(column, DECIDED)
   const asked = sql<number>`${sent('rate')} * ${of('granted')}`
   const amount = takesLess
     ? sql<number>`case when ${sent('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
@@ -195,7 +200,7 @@ export function nextState(
   amount: SQL<number>,
   sent: Sent,
   parameters: Parameters,
-  of: Column,
+  of: ColumnByName,
 ): Expressions<StateColumn> {
   const params = paramsOf(algorithm, parameters)
   const { consume, grant, block, starts, late } = algorithm.sql
@@ -224,7 +229,7 @@ function reservedBy(
   action: RowAction,
   amount: SQL<number>,
   sent: Sent,
-  of: Column,
+  of: ColumnByName,
 ): SQL<number> {
   if (settled && action === 'reserve') return amount
   if (!settled || action !== 'adjust') return sql`0::float8`

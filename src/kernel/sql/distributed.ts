@@ -1,7 +1,7 @@
 import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, chain, link, listOf, name, Parameters } from './builder.ts'
+import { builder, chain, columnList, link, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, type CallColumn, placed } from './calls.ts'
 import { closed, returned } from './close.ts'
 import { fromColumn, lockedColumns, STATE_COLUMNS } from './columns.ts'
@@ -41,7 +41,7 @@ export function takeShardStatement(source: TakeSource): Statement {
   const row = lockedRow(table, { found: sql`${table.key}`.as('found'), ...stored }, [
     isOneOf(table, parameters),
   ])
-  const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
+  const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
     from ${callsFrom(parameters, sent)} join (${row}) as stored on stored.found = call.key`
   const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
   const columns = [...calls, ...Object.keys(stored)]
@@ -101,7 +101,7 @@ export function insertEmptyStatement(table: RateLimitTable, rows: number, locks:
 /** The statement that removes those of the rows that have no state. It never waits for a row. */
 export function removeEmptyShardStatement(table: RateLimitTable): Statement {
   const isEmpty = and(...STATE_COLUMNS.map((column) => isNull(table[column])))
-  return removeStatement(table, new Parameters(), isEmpty)
+  return removeLockedStatement(table, new Parameters(), isEmpty)
 }
 
 /** The statement that finds the keys of a prefix that expired longest ago, by the clocks of their servers. */
@@ -122,7 +122,11 @@ export function expiredStatement(table: RateLimitTable, keepEnded: boolean): Sta
 export function sweepShardStatement(table: RateLimitTable, keepEnded: boolean): Statement {
   const parameters = new Parameters()
   // Citus works out now() on the coordinator, and clock_timestamp() where the row is.
-  return removeStatement(table, parameters, isExpired(table, keepEnded, parameters, sql`clock_timestamp()`))
+  return removeLockedStatement(
+    table,
+    parameters,
+    isExpired(table, keepEnded, parameters, sql`clock_timestamp()`),
+  )
 }
 
 /** The statement that removes windows of a shard, and returns their counts: see `closeStatement`. */
@@ -147,7 +151,7 @@ function deleted(table: RateLimitTable, parameters: Parameters): SQL {
 }
 
 /** The statement that removes those rows of a shard that meet the condition after they are locked. */
-function removeStatement(
+function removeLockedStatement(
   table: RateLimitTable,
   parameters: Parameters,
   condition: SQL | undefined,

@@ -52,7 +52,7 @@ function isNamedOf({ key }: RateLimitTable, from: SQL, to: SQL): SQL {
  * The statement that finds open estimates whose end has come. If it `locks`, it skips those that others have
  * locked. It uses `now()` instead of the clock, because Postgres cannot search an index by a volatile function.
  */
-export function expiredStatement(table: RateLimitTable, locks: boolean): Statement {
+export function expiredEstimatesStatement(table: RateLimitTable, locks: boolean): Statement {
   const parameters = new Parameters()
   const now = sql`coalesce(${parameters.number('clock')}, floor(date_part('epoch', now()) * 1000::float8))`
   const rows = openRows(

@@ -3,12 +3,12 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { ROWS } from '../limits/rows.ts'
 import { answered } from './answered.ts'
-import { builder, listOf, name, Parameters } from './builder.ts'
+import { builder, columnList, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { type Guard, guard, guardedStatement } from './guard.ts'
+import { guard, guardedStatement, type PlanGuard } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
-import { settingsOf } from './setting.ts'
+import { transactionSettings } from './setting.ts'
 
 // The rows of a key's credits. The key of each is the limited key and one of these, so that they are next to
 // each other in the primary key, and no two keys have a row in common.
@@ -44,11 +44,11 @@ const IN_ORDER = sql`order by window_start is null desc, tokens, window_start, l
 export function grantsStatement(source: GrantsSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const columns = rowColumns(table)
+  const columns = grantColumns(table)
   const isShown = sql`(${parameters.number('ended')} > 0::float8 or ${isLive(table)})`
   const most = sql`limit ${parameters.integer('most')}`
-  const { guarding, seen } = rowsOf(source, parameters, columns, isShown, most)
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+  const { guarding, seen } = grantRows(source, parameters, columns, isShown, most)
+  return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [],
     columns: [name('place'), name(REST), ...answered(['now', ...STATE])],
     from: seen,
@@ -68,8 +68,8 @@ const SOON = sql.raw('60000::float8')
 export function neededGrantsStatement(source: GrantsSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const columns = rowColumns(table)
-  const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
+  const columns = grantColumns(table)
+  const { guarding, seen } = grantRows(source, parameters, columns, isLive(table))
   const [rate, owes] = [parameters.number('rate'), sql`window_start is null`]
   const has = sql`select *, case when ${owes} then 0::float8 else prev_count end as cap, ${owes} as owes,
       case when ${owes} then 0::float8 else prev_count end - count as own
@@ -83,7 +83,7 @@ export function neededGrantsStatement(source: GrantsSource): Statement {
     from (${running}) as running ${BY_ITSELF}`
   const needed = sql`case when ${parameters.number('back')} > 0::float8 then count > 0::float8 and used - earlier < ${rate}
       else own > 0::float8 and (before < ${rate} or nth <= ${parameters.number('rows')}) end`
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+  return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [],
     columns: [name(REST), ...answered(['now', ...STATE, 'granted', 'used', 'lasts'])],
     from: sql`(select * from (${summed}) as summed where owes or ${needed} or position = 1
@@ -105,8 +105,8 @@ export function grantSumsStatement(source: GrantsSource): Statement {
     used: sumOf(fromColumn('count', table.count)).as('used'),
   }
   const parameters = new Parameters()
-  const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+  const { guarding, seen } = grantRows(source, parameters, columns, isLive(table))
+  return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [],
     columns: [name('place'), ...answered(['now', ...Object.keys(columns)])],
     from: seen,
@@ -114,7 +114,7 @@ export function grantSumsStatement(source: GrantsSource): Statement {
 }
 
 /** What the key of a row has after the limited key, and its state. */
-function rowColumns(table: RateLimitTable): Readonly<Record<string, SQL.Aliased>> {
+function grantColumns(table: RateLimitTable): Readonly<Record<string, SQL.Aliased>> {
   const state = STATE_COLUMNS.map((column) => [
     SQL_NAMES[column],
     fromColumn(column, table[column]).as(SQL_NAMES[column]),
@@ -132,20 +132,20 @@ function isLive(table: RateLimitTable): SQL {
  * These columns of the debt and of the grants that are shown, and the time, for each of the keys. There is at
  * least one row for each.
  */
-function rowsOf(
+function grantRows(
   { table, injectedClock, guarded }: GrantsSource,
   parameters: Parameters,
   columns: Readonly<Record<string, SQL.Aliased>>,
   isShown: SQL,
   most: SQL = BY_ITSELF,
-): { readonly guarding: Guard; readonly seen: SQL } {
+): { readonly guarding: PlanGuard; readonly seen: SQL } {
   const guarding = guard([table], guarded, parameters)
   const rows = builder
     .select(columns)
     .from(table)
     .where(and(grantsOf(table, parameters.text('prefix'), KEY, isShown), guarding.fits(table)))
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const seen = sql`(select ${listOf(['place', 'now'])}, ${listOf(Object.keys(columns), 'stored')}
+  const seen = sql`(select ${columnList(['place', 'now'])}, ${columnList(Object.keys(columns), 'stored')}
       from (select ${clock} as now offset 0) as timed cross join ${callsFrom(parameters, ['key'])}
       left join lateral (${rows.getSQL()} ${most}) as stored on true) as seen`
   return { guarding, seen }

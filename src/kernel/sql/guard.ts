@@ -4,7 +4,7 @@ import { sizeParameter } from '../database/run.ts'
 import type { Statement } from '../database/statement.ts'
 import { oidOf } from '../tables/table-name.ts'
 import { chain, type Link, link, name, type Parameters } from './builder.ts'
-import type { Settings } from './setting.ts'
+import type { TransactionSettings } from './setting.ts'
 
 /**
  * The sizes in bytes at which statements get a new plan: 2, 4, 8, 16, 64 and 256 pages.
@@ -18,7 +18,7 @@ import type { Settings } from './setting.ts'
 const SIZES = 'array[16384, 32768, 65536, 131072, 524288, 2097152]'
 
 /** Prevents a statement from using a plan that was made for tables of other sizes. */
-export interface Guard {
+export interface PlanGuard {
   readonly links: readonly Link[]
   /** Whether the table has the size that the plan is for. Postgres checks it once, before it reads a row. */
   fits(table: RateLimitTable): SQL | undefined
@@ -33,7 +33,11 @@ const SIZE = 'ratelimit_size'
  * The planner uses the size that a table has when the plan is made. Afterwards a prepared plan stays until
  * something invalidates it, such as an analyze by autovacuum, which comes within a minute.
  */
-export function guard(tables: readonly RateLimitTable[], guarded: boolean, parameters: Parameters): Guard {
+export function guard(
+  tables: readonly RateLimitTable[],
+  guarded: boolean,
+  parameters: Parameters,
+): PlanGuard {
   if (!guarded) return { links: [], fits: () => undefined }
   const links = tables.map((table, place) => {
     return link(place === 0 ? SIZE : `${SIZE}_${place}`, sql`select ${sizeOf(table)} as size`)
@@ -73,8 +77,8 @@ export interface Body {
  */
 export function guardedStatement(
   parameters: Parameters,
-  guarding: Guard,
-  settings: Settings,
+  guarding: PlanGuard,
+  settings: TransactionSettings,
   { links, columns, from }: Body,
 ): Statement {
   const guards = guarding.links

@@ -44,15 +44,15 @@ export function level(
 }
 
 /** Returns a column of the level below, or of a link, by its name. */
-export type Column = (column: string) => SQL<number>
+export type ColumnByName = (column: string) => SQL<number>
 
 /** The columns of a state, as the next level sees them. An algorithm uses only its own columns. */
-export function stateOf(of: Column = name): Expressions<StateColumn> {
+export function stateOf(of: ColumnByName = name): Expressions<StateColumn> {
   return forEach(STATE_COLUMNS, (column) => of(SQL_NAMES[column]))
 }
 
 /** A state's expressions by their names in SQL. */
-function named(state: Expressions<StateColumn>): Record<string, SQL> {
+function namedColumns(state: Expressions<StateColumn>): Record<string, SQL> {
   return Object.fromEntries(
     Object.entries(state).map(([column, value]) => [SQL_NAMES[column as StateColumn], value]),
   )
@@ -138,7 +138,7 @@ export function advanced(
 }
 
 /** The numbers of a row's columns, by their names in SQL. */
-export function numbersFrom({ algorithm, refusesOther }: Rules, of: Column): Record<string, SQL> {
+export function numbersFrom({ algorithm, refusesOther }: Rules, of: ColumnByName): Record<string, SQL> {
   const columns = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
   return {
     ...Object.fromEntries(columns.map(([column, each]) => [each, fromColumn(column, of(each))])),
@@ -153,7 +153,7 @@ export function stepsFrom(
   { keepHolds = !startsFull, withEnded = false, paid, clock: clockMs, named }: ReadOptions,
 ): { readonly dated: Step; readonly advanced: Step } {
   const { columns, datedBy, sql: formulas } = algorithm
-  const of: Column = (column) => name(named(column))
+  const of: ColumnByName = (column) => name(named(column))
   const row = stateOf(of)
   const params = paramsOf(algorithm, parameters)
   const written = of(SQL_NAMES[datedBy])
@@ -215,5 +215,5 @@ export function fresh(
     ...(startsFull ? {} : { holds: sql`false` }),
   })
   const params = paramsOf(algorithm, parameters)
-  return level('advanced', dated, named(algorithm.sql.fresh(name('now'), params)))
+  return level('advanced', dated, namedColumns(algorithm.sql.fresh(name('now'), params)))
 }

@@ -5,7 +5,7 @@ import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builde
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
 import { isAdjusted, nextState, type RowAction, rowIn, sentIn } from './decided.ts'
-import { type Column, numbersFrom, OTHER } from './levels.ts'
+import { type ColumnByName, numbersFrom, OTHER } from './levels.ts'
 import { notedState } from './note.ts'
 import { lockedRow } from './rows.ts'
 
@@ -53,7 +53,7 @@ export interface ListRow {
 export type Pays = 'what it has' | 'what it owes' | 'what is not owed' | 'the rest'
 
 /** A row that is not only looked at. */
-export type Charged = ListRow & { readonly does: RowAction }
+export type ChargedRow = ListRow & { readonly does: RowAction }
 
 /** Whether a list is charged. */
 export const DONE = 'done'
@@ -65,7 +65,7 @@ export type SentNumber = Exclude<
 >
 
 /** The numbers that a list sends for a row. */
-export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
+export function sentNumbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
   const { kind, settled, tellsRow } = rules.algorithm
   const adjusts = does === 'adjust' || refunds
   return [
@@ -157,9 +157,9 @@ export function knownGranted({ does, asks, isDry }: ListRow): number | undefined
 }
 
 /** The amount that is taken from the row if the list is done. */
-export function amountOf(
+export function takenAmount(
   { does, isDry, asks, takesLess }: ListRow,
-  of: Column,
+  of: ColumnByName,
   parameters: Parameters,
 ): SQL<number> {
   if (does === 'look') return sql<number>`0::float8`
@@ -170,7 +170,7 @@ export function amountOf(
 }
 
 /** Whether the list changes the row if it `isDone`. */
-export function isChargedIn(row: Charged, of: Column, isDone: SQL): SQL {
+export function isChargedIn(row: ChargedRow, of: ColumnByName, isDone: SQL): SQL {
   if (knownGranted(row) !== undefined) return isDone
   const isGranted =
     row.does === 'adjust' ? isAdjusted(row.rules.algorithm, of) : sql`${of('granted')} > 0::float8`
@@ -179,8 +179,8 @@ export function isChargedIn(row: Charged, of: Column, isDone: SQL): SQL {
 
 /** The query that writes the row if the list is done. */
 export function writtenRow(
-  row: Charged,
-  decided: Decided,
+  row: ChargedRow,
+  decided: DecidedRow,
   amount: SQL<number>,
   isDone: SQL,
   isThere: SQL | undefined,
@@ -200,15 +200,15 @@ export function writtenRow(
 }
 
 /** A link that has decided, and the columns of a row in it. */
-interface Decided {
+interface DecidedRow {
   readonly link: string
-  readonly of: Column
+  readonly of: ColumnByName
 }
 
 /** The query that writes the next state of a row that is charged, or that is new and does not start full. */
 export function updatedRow(
-  { table, rules }: Charged,
-  { link, of }: Decided,
+  { table, rules }: ChargedRow,
+  { link, of }: DecidedRow,
   next: Expressions<StateColumn>,
   isCharged: SQL,
   isThere: SQL | undefined,
@@ -228,7 +228,7 @@ export function updatedRow(
 }
 
 /** The columns of the row in the answer, as they were before the list. Their names begin with its place. */
-export function answerOf(row: ListRow, place: number, from: string): SQL[] {
+export function answerColumnsOf(row: ListRow, place: number, from: string): SQL[] {
   const { rules, refunds } = row
   const { algorithm } = rules
   const states = stateColumns(algorithm)

@@ -1,12 +1,12 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expression, Expressions, StateColumn } from '../limits/algorithm.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
-import { listOf, name } from './builder.ts'
+import { columnList, name } from './builder.ts'
 import { SQL_NAMES, stateColumns } from './columns.ts'
-import { givesBack, lateColumn, paidBy, sentIn, slackOf } from './decided.ts'
+import { givesBack, lateColumn, payingStart, sentIn, slackOf } from './decided.ts'
 import {
   CLOCK_MS,
-  type Column,
+  type ColumnByName,
   inStep,
   type Level,
   OTHER,
@@ -33,7 +33,7 @@ export function foundRows(
   const isTimed = rows.some(({ row }) => !row.injectedClock)
   const clock = sql`, ${CLOCK_MS} as ${name(CLOCK)}`
   return {
-    query: sql`select ${listOf(columns)}${isTimed ? clock : sql``} from ${from}`,
+    query: sql`select ${columnList(columns)}${isTimed ? clock : sql``} from ${from}`,
     source: name(alias),
     columns: isTimed ? [...columns, CLOCK] : columns,
   }
@@ -68,7 +68,7 @@ function statesOf({ row, place, own }: PlacedRow): ReturnType<typeof stepsFrom> 
   const { rules, injectedClock, does } = row
   return stepsFrom(rules, own, {
     withEnded: true,
-    paid: paidBy(does, sentIn([], own)),
+    paid: payingStart(does, sentIn([], own)),
     clock: injectedClock ? own.number('clock') : name(CLOCK),
     named: (column) => at(place, column),
   })
@@ -76,7 +76,7 @@ function statesOf({ row, place, own }: PlacedRow): ReturnType<typeof stepsFrom> 
 
 /** The formulas of a row and what they need: its state and time, its parameters, and the name of a column. */
 function formulasOf({ row, place, own }: PlacedRow): {
-  readonly of: Column
+  readonly of: ColumnByName
   readonly state: Expressions<StateColumn>
   readonly now: Expression
   readonly params: Expressions<string>
@@ -85,7 +85,7 @@ function formulasOf({ row, place, own }: PlacedRow): {
   readonly used: () => Expression
 } {
   const { algorithm } = row.rules
-  const of: Column = (column) => name(at(place, column))
+  const of: ColumnByName = (column) => name(at(place, column))
   const [state, now, params, formulas] = [stateOf(of), of('now'), paramsOf(algorithm, own), algorithm.sql]
   return { of, state, now, params, formulas, used: () => formulas.used(state, now, params) }
 }
@@ -125,7 +125,7 @@ function stepOf({ place }: PlacedRow, columns: Readonly<Record<string, SQL>>): S
 }
 
 /** The verdict on a row. */
-interface Verdict {
+interface RowVerdict {
   /** Whether the row lets the list be done. */
   readonly lets: SQL
   /** `fits`: whether it has enough; `granted`: whether it is written if the list is done. */
@@ -133,7 +133,7 @@ interface Verdict {
 }
 
 /** The verdict on a row, from the columns of {@link offeredRows}. */
-export function verdictOn(placed: PlacedRow): Verdict {
+export function verdictOn(placed: PlacedRow): RowVerdict {
   const { row, own: parameters } = placed
   const { rules, does, asks, isDry } = row
   const { algorithm } = rules

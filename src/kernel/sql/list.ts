@@ -2,25 +2,25 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
 import { DECIDED } from './decided.ts'
-import { type Body, type Guard, guard, guardedStatement } from './guard.ts'
-import { type Column, type Level, level, type QueryLevel } from './levels.ts'
+import { type Body, guard, guardedStatement, type PlanGuard } from './guard.ts'
+import { type ColumnByName, type Level, level, type QueryLevel } from './levels.ts'
 import {
-  amountOf,
-  answerOf,
+  answerColumnsOf,
   at,
-  type Charged,
+  type ChargedRow,
   DONE,
   foundColumns,
   foundRow,
   type ListRow,
   type PlacedRow,
   THERE,
+  takenAmount,
   writtenRow,
 } from './list-row.ts'
 import { advancedRows, foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
 import { withNotes } from './noted.ts'
-import { type Commit, type Settings, settingsOf } from './setting.ts'
+import { type Commit, type TransactionSettings, transactionSettings } from './setting.ts'
 import { type Payers, restOf, SHARE, sharesOfRows, spareOf } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
@@ -53,7 +53,7 @@ export function listStatement(source: OneListSource): Statement {
   const { rows, waits } = source
   const parameters = new Parameters()
   const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
-  const guarding = guardOf(source, parameters)
+  const guarding = planGuardOf(source, parameters)
 
   const all = rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters }))
   const settings = settingsFor(source, waits)
@@ -69,7 +69,7 @@ export function listStatement(source: OneListSource): Statement {
   const written = rows.flatMap((row, place) => {
     const { does } = row
     if (does === 'look') return []
-    const of: Column = (column) => name(at(place, column), DECIDED)
+    const of: ColumnByName = (column) => name(at(place, column), DECIDED)
     const own = scopes[place] as Parameters
     // Asking once more keeps Postgres from reading a table that has outgrown the plan.
     const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
@@ -84,7 +84,7 @@ export function listStatement(source: OneListSource): Statement {
     ],
     columns: [
       name(DONE, DECIDED),
-      ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),
+      ...rows.flatMap((row, place) => answerColumnsOf(row, place, DECIDED)),
       ...rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE), DECIDED)] : [])),
     ],
   })
@@ -99,12 +99,12 @@ function mustExist({ isNeeded, makes }: ListRow): boolean {
  * The settings of the statement. If it does not wait, it also fails instead of waiting for a transaction that
  * inserts the same row.
  */
-export function settingsFor({ rows, commit }: ListSource, waits: boolean): Settings {
-  return settingsOf(commit, !waits && rows.some(({ makes }) => makes))
+export function settingsFor({ rows, commit }: ListSource, waits: boolean): TransactionSettings {
+  return transactionSettings(commit, !waits && rows.some(({ makes }) => makes))
 }
 
 /** The level that finds the rows, one after the other. */
-function foundInTurn(rows: readonly PlacedRow[], guarding: Guard, waits: boolean): QueryLevel {
+function foundInTurn(rows: readonly PlacedRow[], guarding: PlanGuard, waits: boolean): QueryLevel {
   let inTurn: readonly SQL[] = []
   let from = sql`(select 1) as ${name('one')}`
   for (const { row, place, own } of rows) {
@@ -149,7 +149,7 @@ export function doneRows(
   })
 }
 
-export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
+export function planGuardOf({ rows, guarded }: ListSource, parameters: Parameters): PlanGuard {
   return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
 }
 
@@ -161,19 +161,19 @@ interface Conditions {
 
 /** The link that writes a row. */
 export function writtenLink(
-  row: Charged,
+  row: ChargedRow,
   place: number,
-  decided: { readonly link: string; readonly of: Column },
+  decided: { readonly link: string; readonly of: ColumnByName },
   { isDone, isThere }: Conditions,
   parameters: Parameters,
 ): Link {
-  const amount = row.pays ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
+  const amount = row.pays ? decided.of(SHARE) : takenAmount(row, decided.of, parameters)
   const isCharged = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
 
 /** Whether a row of a group changes: it pays something, or settles an estimate at the same time. */
-function isPaying({ pays, does, rules }: Charged, amount: SQL<number>, parameters: Parameters): SQL {
+function isPaying({ pays, does, rules }: ChargedRow, amount: SQL<number>, parameters: Parameters): SQL {
   if (pays === 'what it owes') return sql`${amount} <> 0::float8`
   const isPaid = sql`${amount} > 0::float8`
   const keepsReserved = does === 'adjust' && rules.algorithm.settled
@@ -182,9 +182,9 @@ function isPaying({ pays, does, rules }: Charged, amount: SQL<number>, parameter
 
 /** The statement made of the links, the settings and the guard. */
 export function finished(
-  settings: Settings,
+  settings: TransactionSettings,
   parameters: Parameters,
-  guarding: Guard,
+  guarding: PlanGuard,
   body: Omit<Body, 'from'>,
 ): Statement {
   return guardedStatement(parameters, guarding, settings, { ...body, from: name(DECIDED) })

@@ -3,14 +3,23 @@ import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, type CallColumn, placed } from './calls.ts'
 import { DECIDED } from './decided.ts'
-import type { Column, QueryLevel } from './levels.ts'
-import { doneRows, FOUND, finished, guardOf, type ListSource, settingsFor, writtenLink } from './list.ts'
-import { answerOf, at, DONE, foundColumns, foundRow, type ListRow, numbersOf, THERE } from './list-row.ts'
+import type { ColumnByName, QueryLevel } from './levels.ts'
+import { doneRows, FOUND, finished, type ListSource, planGuardOf, settingsFor, writtenLink } from './list.ts'
+import {
+  answerColumnsOf,
+  at,
+  DONE,
+  foundColumns,
+  foundRow,
+  type ListRow,
+  sentNumbersOf,
+  THERE,
+} from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
 import { withNotes } from './noted.ts'
 import { rateOf, spareOf } from './shares.ts'
-import { type CommonRow, inTurn, type SentRow } from './turns-of-lists.ts'
+import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts'
 
 export interface ListsSource extends ListSource {
   /** Whether the row at each place is the same one for all lists. */
@@ -27,7 +36,7 @@ export interface ListsSource extends ListSource {
 export function listsStatement(source: ListsSource): Statement {
   const { rows, isCommon, groups } = source
   const parameters = new Parameters()
-  const guarding = guardOf(source, parameters)
+  const guarding = planGuardOf(source, parameters)
   const all = rows.map((row, place): SentRow => {
     const columns = sentByEach(row, isCommon[place] === true)
     const own = parameters.scoped(`${place}.`, columns)
@@ -46,10 +55,10 @@ export function listsStatement(source: ListsSource): Statement {
   const sizes = each.flatMap(({ row }) => (mayMiss(row) ? [guarding.fits(row.table) ?? sql`true`] : []))
   const conditions = [sql`true`, ...sizes, ...(mayFail ? areFree(each, guarding) : [])]
   const own = doneRows(each, advancedRows(each, found), source, conditions, ofGroups)
-  const turns = common.length > 0 ? inTurn(own, common) : undefined
+  const turns = common.length > 0 ? decidedInTurn(own, common) : undefined
   const done = withNotes(all, groups, turns?.level ?? own, ofGroups)
   // The range is always true: see takeManyStatement.
-  const isDone = sql`${name(DONE, DECIDED)} and ${name('place', DECIDED)} between 0 and ${MAX_LISTS}`
+  const isDone = sql`${name(DONE, DECIDED)} and ${name('place', DECIDED)} between 0 and ${LAST_PLACE}`
   const settings = settingsFor(source, false)
   return finished(settings, parameters, guarding, {
     links: [
@@ -62,7 +71,7 @@ export function listsStatement(source: ListsSource): Statement {
     columns: [
       name('place', DECIDED),
       name(DONE, DECIDED),
-      ...all.flatMap(({ row, place }) => answerOf(row, place, DECIDED)),
+      ...all.flatMap(({ row, place }) => answerColumnsOf(row, place, DECIDED)),
       ...all.flatMap(({ row, place }) =>
         row.isNeeded
           ? [sql`${row.makes ? name(at(place, THERE), DECIDED) : sql`true`} as ${name(at(place, THERE))}`]
@@ -74,18 +83,18 @@ export function listsStatement(source: ListsSource): Statement {
   function written({ row, place, own }: SentRow): Link[] {
     const { does } = row
     if (does === 'look') return []
-    const of: Column = (column) => name(at(place, column), DECIDED)
+    const of: ColumnByName = (column) => name(at(place, column), DECIDED)
     // The repeated condition makes Postgres find the rows by their keys.
     const isSure = and(isDone, guarding.fits(row.table)) as SQL
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, { isDone: isSure }, own)]
   }
 }
 
-const MAX_LISTS: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
+const LAST_PLACE: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
 
 /** The values that each list sends of a row. Those of a common row agree in the window that paid. */
 export function sentByEach(row: ListRow, isCommon: boolean): readonly CallColumn[] {
-  const numbers = numbersOf(row)
+  const numbers = sentNumbersOf(row)
   return isCommon ? numbers.filter((column) => column !== 'paidWindowStart') : ['key', ...numbers]
 }
 

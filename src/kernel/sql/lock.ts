@@ -6,11 +6,11 @@ import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
 import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
 import { insertRow, lockedRow, NO_STATE, newRows } from './rows.ts'
-import { type Commit, settingsOf } from './setting.ts'
+import { type Commit, transactionSettings } from './setting.ts'
 
 // For the rows of a list, which may have many prefixes.
 
-const NAMES = ['prefix', 'key'] as const
+const KEY_COLUMNS = ['prefix', 'key'] as const
 
 /**
  * The statement that inserts the missing rows of a list, table after table. An inserted row has no state, and
@@ -23,12 +23,12 @@ const NAMES = ['prefix', 'key'] as const
  */
 export function lockStatement(tables: readonly RateLimitTable[], commit: Commit, waits: boolean): Statement {
   const parameters = new Parameters()
-  const settings = settingsOf(commit, !waits)
+  const settings = transactionSettings(commit, !waits)
   const links: Link[] = [...settings.links]
   for (const [place, table] of tables.entries()) {
     const inTurn =
       place === 0 ? settings.join : sql` where (select count(*) from ${name(madeAt(place - 1))}) >= 0`
-    const from = sql`${callsFrom(parameters.scoped(`${place}.`), NAMES)}${inTurn}`
+    const from = sql`${callsFrom(parameters.scoped(`${place}.`), KEY_COLUMNS)}${inTurn}`
     const row = { ...NO_STATE, expiresAt: sql`now()` }
     const rows = newRows(sql`call.prefix`, sql`call.key`, row, from)
     links.push(link(madeAt(place), insertRow(table, rows, waits ? 'lock' : 'skip')))
@@ -48,7 +48,7 @@ export function removeEmptyStatement(table: RateLimitTable): Statement {
   const row = lockedRow(table, placeOf(table), [
     sql`${table.prefix} = call.prefix and ${table.key} = call.key and ${isEmpty} and ${isOwn(table)}`,
   ])
-  const locked = sql`select ${PLACE} from ${callsFrom(parameters, NAMES)} cross join lateral (${row}) as stored`
+  const locked = sql`select ${PLACE} from ${callsFrom(parameters, KEY_COLUMNS)} cross join lateral (${row}) as stored`
   const removed = builder.delete(table).where(isLocked(table, EMPTY)).getSQL()
   return parameters.render(chain([link(EMPTY, locked)], removed))
 }

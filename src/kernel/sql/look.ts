@@ -6,9 +6,9 @@ import { oidOf } from '../tables/table-name.ts'
 import { builder, type Link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers, lockedColumns } from './columns.ts'
-import { type Guard, guard, guardedStatement } from './guard.ts'
+import { guard, guardedStatement, type PlanGuard } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
-import { settingsOf } from './setting.ts'
+import { transactionSettings } from './setting.ts'
 
 export interface LookSource {
   readonly table: RateLimitTable
@@ -51,13 +51,13 @@ export function lookFrom(
   clock: SQL,
   { rules }: LookSource,
   parameters: Parameters,
-  guarding: Guard,
+  guarding: PlanGuard,
   links: readonly Link[],
   more: readonly SQL[] = [],
 ): Statement {
   const states = advanced(rules, rows, clock, parameters)
   const answer = ['place', ...(rules.startsFull ? [] : ['holds']), ...(rules.refusesOther ? [OTHER] : [])]
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+  return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links,
     columns: [...answer.map((column) => name(column)), decisionNumbers(rules.algorithm, []), ...more],
     from: states.source,

@@ -1,9 +1,9 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import { builder, isTheRow, type Link, link, name } from './builder.ts'
 import { DECIDED, nextState, rowIn } from './decided.ts'
-import type { Guard } from './guard.ts'
-import { type Column, level, type QueryLevel } from './levels.ts'
-import { amountOf, at, type Charged, DONE, type PlacedRow, THERE, VERSION } from './list-row.ts'
+import type { PlanGuard } from './guard.ts'
+import { type ColumnByName, level, type QueryLevel } from './levels.ts'
+import { at, type ChargedRow, DONE, type PlacedRow, THERE, takenAmount, VERSION } from './list-row.ts'
 import { notedState } from './note.ts'
 import { insertRow, newRows } from './rows.ts'
 
@@ -12,7 +12,7 @@ import { insertRow, newRows } from './rows.ts'
 /** The link that decides before the missing rows are inserted. */
 const LET = 'ratelimit_let'
 
-type MadeRow = PlacedRow & { readonly row: Charged }
+type MadeRow = PlacedRow & { readonly row: ChargedRow }
 
 /** The rows that are inserted if they are missing. */
 export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
@@ -20,7 +20,7 @@ export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
 }
 
 /** Whether the rows to be made are free. A row that others hold was not found, and must not make it fail. */
-export function areFree(rows: readonly PlacedRow[], guarding: Guard): readonly SQL[] {
+export function areFree(rows: readonly PlacedRow[], guarding: PlanGuard): readonly SQL[] {
   return madeIn(rows).map(
     (each) => sql`(${name(at(each.place, THERE))} is true or ${isMissing(each, guarding)})`,
   )
@@ -37,7 +37,7 @@ export function areFree(rows: readonly PlacedRow[], guarding: Guard): readonly S
 export function decidedLinks(
   decided: QueryLevel,
   rows: readonly PlacedRow[],
-  guarding: Guard,
+  guarding: PlanGuard,
   join: SQL,
   mayFail: boolean,
 ): readonly Link[] {
@@ -75,7 +75,7 @@ function isThere(each: PlacedRow): SQL {
 }
 
 /** Whether the statement's snapshot has no such row. If it has one that was not found, others hold it. */
-function isMissing(each: MadeRow, guarding: Guard): SQL {
+function isMissing(each: MadeRow, guarding: PlanGuard): SQL {
   return sql`(${inSnapshot(each, guarding, sql`true`)}) is null`
 }
 
@@ -83,13 +83,13 @@ function isMissing(each: MadeRow, guarding: Guard): SQL {
  * Whether the locked row is the one in the statement's snapshot. If it is newer, the transaction that has
  * written it may also have inserted a row that the snapshot lacks.
  */
-function isUnchanged(each: PlacedRow, guarding: Guard): SQL {
+function isUnchanged(each: PlacedRow, guarding: PlanGuard): SQL {
   const isSame = sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
   return each.row.makes ? sql`(${name(at(each.place, THERE), LET)} is not true or ${isSame})` : isSame
 }
 
 /** Reads the row without a lock. It is a scalar, which the planner does not turn into a join of the tables. */
-function inSnapshot({ row: { table }, own }: PlacedRow, guarding: Guard, column: SQL): SQL {
+function inSnapshot({ row: { table }, own }: PlacedRow, guarding: PlanGuard, column: SQL): SQL {
   return builder
     .select({ column })
     .from(table)
@@ -99,10 +99,10 @@ function inSnapshot({ row: { table }, own }: PlacedRow, guarding: Guard, column:
 
 function insertOf({ row, place, own }: MadeRow, join: SQL, mayFail: boolean): SQL {
   const { table, rules, does } = row
-  const of: Column = (column) => name(at(place, column), LET)
+  const of: ColumnByName = (column) => name(at(place, column), LET)
   const next =
     row.notes === undefined
-      ? nextState(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
+      ? nextState(rules, does, takenAmount(row, of, own), (what) => own.number(what), own, of)
       : notedState(rules.algorithm, of, own)
   const from = sql`${name(LET)}${join} where ${name(DONE)} and ${of(THERE)} is not true`
   const made = newRows(own.text('prefix'), own.text('key'), rowIn(rules, next, own), from)

@@ -7,7 +7,7 @@ import { DECIDED, decided, grantedRow, isWritten, sentColumns, sentIn } from './
 import { guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { insertRow, newRows } from './rows.ts'
-import { settingsOf } from './setting.ts'
+import { transactionSettings } from './setting.ts'
 import type { PatientSource } from './take.ts'
 
 const WRITTEN = 'ratelimit_written'
@@ -27,7 +27,7 @@ export function makeStatement(source: PatientSource): Statement {
   const columns = sentColumns(rules.algorithm, { action: action === 'schedule' ? action : 'take', takesLess })
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded && !waits, parameters)
-  const settings = settingsOf(source.commit, !waits)
+  const settings = transactionSettings(source.commit, !waits)
   const prefix = parameters.text('prefix')
   const exists = sql`exists (select from ${table} where ${table.prefix} = ${prefix} and ${table.key} = call.key ${BY_ITSELF})`
   const condition = and(waits ? undefined : sql`not ${exists}`, guarding.fits(table))

@@ -1,11 +1,11 @@
 import type { AnyAlgorithm, Expressions, Noted, StateColumn } from '../limits/algorithm.ts'
 import type { Parameters } from './builder.ts'
-import { type Column, paramsOf, stateOf } from './levels.ts'
+import { type ColumnByName, paramsOf, stateOf } from './levels.ts'
 
 // The row of an estimate with a name notes what the row of its limit has paid, in the same statement.
 
 /** The columns that a row notes. */
-export const PAID: Readonly<Record<Noted, string>> = {
+export const PAID_COLUMNS: Readonly<Record<Noted, string>> = {
   rate: 'paid_rate',
   at: 'paid_at',
   before: 'paid_before',
@@ -15,14 +15,14 @@ export const PAID: Readonly<Record<Noted, string>> = {
 /** The state of a new row that notes. */
 export function notedState(
   algorithm: AnyAlgorithm,
-  of: Column,
+  of: ColumnByName,
   parameters: Parameters,
 ): Expressions<StateColumn> {
   const paid: Expressions<Noted> = {
-    rate: of(PAID.rate),
-    at: of(PAID.at),
-    before: of(PAID.before),
-    passed: of(PAID.passed),
+    rate: of(PAID_COLUMNS.rate),
+    at: of(PAID_COLUMNS.at),
+    before: of(PAID_COLUMNS.before),
+    passed: of(PAID_COLUMNS.passed),
   }
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }

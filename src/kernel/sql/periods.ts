@@ -3,11 +3,11 @@ import type { RowKind } from '../limits/algorithm.ts'
 import { ROWS } from '../limits/rows.ts'
 import { isOfKind, type RowColumns, STATE_COLUMNS } from './columns.ts'
 
-const KINDS: readonly RowKind[] = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+const PERIOD_ROWS: readonly RowKind[] = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
 
 /** Whether the row belongs to an algorithm with periods. */
 export function isOfPeriods(row: RowColumns): SQL {
-  return sql`${or(...KINDS.map((kind) => isOfKind(kind, row)))}`
+  return sql`${or(...PERIOD_ROWS.map((kind) => isOfKind(kind, row)))}`
 }
 
 /**
@@ -16,6 +16,6 @@ export function isOfPeriods(row: RowColumns): SQL {
  * likely, and reads a page in the order of the keys.
  */
 export function mayHavePeriod(row: RowColumns): SQL {
-  const common = STATE_COLUMNS.filter((each) => KINDS.every(({ columns }) => columns.includes(each)))
+  const common = STATE_COLUMNS.filter((each) => PERIOD_ROWS.every(({ columns }) => columns.includes(each)))
   return sql`${and(...common.map((column) => isNotNull(row[column])))}`
 }

@@ -45,9 +45,9 @@ function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt, isOpen: b
   const { algorithm, params, periodAt } = limiter
   const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
   const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt, algorithm) : {}
-  const numbers = Object.entries({ ...params, ...edges }).map(([each, value]) => [each, literal(value)])
+  const numbers = Object.entries({ ...params, ...edges }).map(([each, value]) => [each, numberLiteral(value)])
   // Citus refuses a clock, and an offset, in a query without a table.
-  const clock = at === null ? CLOCK_MS : literal(at)
+  const clock = at === null ? CLOCK_MS : numberLiteral(at)
   const base: Record<string, SQL> = {
     ...Object.fromEntries([...columns, ...numbers]),
     ...(isOpen ? {} : { at: clock }),
@@ -96,7 +96,7 @@ function inPeriod(rows: Level, { sql: formulas, params }: AnyAlgorithm): Level {
 }
 
 /** A number with its type, because drivers send parameters with different types. */
-function literal(value: number): SQL<number> {
+function numberLiteral(value: number): SQL<number> {
   return Number.isFinite(value) ? sql`${value}::float8` : (sql.raw("'Infinity'::float8") as SQL<number>)
 }
 
@@ -112,7 +112,7 @@ function rowNumbers(limiter: StoredLimiter, parameters: Parameters) {
   const blockedUntil = formulas.blockedUntil?.(state, params)
   const used = formulas.used(state, now, params)
   const usedUp = isEndless(limiter) ? sql`0::float8` : name('limit')
-  const limitless = literal(limiter.limit)
+  const limitless = numberLiteral(limiter.limit)
   const endless = blockedUntil
     ? sql<number>`case when ${blockedUntil} is null then ${limitless} else 0::float8 end`
     : limitless

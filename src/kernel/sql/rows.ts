@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import type { StateColumn } from '../limits/algorithm.ts'
 import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import type { Guard } from './guard.ts'
+import type { PlanGuard } from './guard.ts'
 
 /** The columns that a query reads. */
 type Read = Readonly<Record<string, SQL.Aliased | RateLimitTable['key' | StateColumn]>>
@@ -16,7 +16,7 @@ export function lockedRow(
   table: RateLimitTable,
   columns: Read,
   conditions: readonly (SQL | undefined)[],
-  { waits = false, guarding }: { readonly waits?: boolean; readonly guarding?: Guard } = {},
+  { waits = false, guarding }: { readonly waits?: boolean; readonly guarding?: PlanGuard } = {},
 ): SQL {
   return builder
     .select(columns)

@@ -11,7 +11,7 @@ export type Commit = 'as the session' | 'async' | 'flushed'
 const SETTING = 'ratelimit_setting'
 
 /** Settings for the statement's own transaction, and a join that makes Postgres run them. */
-export interface Settings {
+export interface TransactionSettings {
   readonly links: readonly Link[]
   /** Joined to a query: Postgres never runs a `select` that nothing refers to. */
   readonly join: SQL
@@ -26,7 +26,7 @@ const COMMITS = {
 /** How long a statement for many new keys waits for a row that another transaction is inserting. */
 const LOCK_TIMEOUT = sql`set_config('lock_timeout', '3ms', true)`
 
-export function settingsOf(commit: Commit, lockTimeout = false): Settings {
+export function transactionSettings(commit: Commit, lockTimeout = false): TransactionSettings {
   const settings = [
     ...(commit === 'as the session' ? [] : [COMMITS[commit]]),
     ...(lockTimeout ? [LOCK_TIMEOUT] : []),

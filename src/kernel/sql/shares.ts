@@ -32,7 +32,7 @@ function isPaidOf(group: number): string {
 /** The part of the rate that a row pays. */
 export const SHARE = 'share'
 
-const NONE = sql`0::float8`
+const ZERO = sql`0::float8`
 
 /**
  * The levels that add the share of each row in the rate of its group, and the rest that none can pay. The first
@@ -53,13 +53,13 @@ export function sharesOfRows(
   const debtor = payers.slice(0, -1).find((place) => rows[place]?.pays === 'the rest')
   if (debtor === undefined) return shared
   const all = sql`${name(at(debtor, SHARE))} + ${name(REST)}`
-  return level('shared', shared, { [at(debtor, SHARE)]: all, [REST]: NONE })
+  return level('shared', shared, { [at(debtor, SHARE)]: all, [REST]: ZERO })
 
   function paidBy(place: number, below: QueryLevel): QueryLevel {
     const row = rows[place]
-    if (!row) return level('shared', below, { [REST]: NONE })
+    if (!row) return level('shared', below, { [REST]: ZERO })
     if (row.pays === 'the rest' && place === payers.at(-1))
-      return level('shared', below, { [at(place, SHARE)]: name(REST), [REST]: NONE })
+      return level('shared', below, { [at(place, SHARE)]: name(REST), [REST]: ZERO })
     return row.pays === 'what it owes' ? owed(place, below) : had(row, place, below)
   }
 
@@ -68,8 +68,8 @@ export function sharesOfRows(
     const isPaid = isPaidOf(group)
     const available = name(at(place, 'available'))
     const left = sql.join([available, ...payingFor(rows, payers)], sql` + `)
-    const owes = level('owes', below, { [isPaid]: sql`${name(REST)} > ${NONE} and ${left} > ${NONE}` })
-    const share = sql`case when ${name(isPaid)} then least(${available}, ${NONE}) else ${NONE} end`
+    const owes = level('owes', below, { [isPaid]: sql`${name(REST)} > ${ZERO} and ${left} > ${ZERO}` })
+    const share = sql`case when ${name(isPaid)} then least(${available}, ${ZERO}) else ${ZERO} end`
     return level('shared', owes, { [at(place, SHARE)]: share, [REST]: sql`${name(REST)} - ${share}` })
   }
 
@@ -78,14 +78,14 @@ export function sharesOfRows(
     const available = name(at(place, 'available'))
     const own = sql`${available} + ${sql.raw(String(rules.algorithm.tolerance))}::float8`
     const most =
-      pays === 'what is not owed' ? sql`case when ${name(isPaidOf(group))} then ${own} else ${NONE} end` : own
-    const left = isWhole ? sql`greatest(floor(${most}), ${NONE})` : sql`greatest(${available}, ${NONE})`
+      pays === 'what is not owed' ? sql`case when ${name(isPaidOf(group))} then ${own} else ${ZERO} end` : own
+    const left = isWhole ? sql`greatest(floor(${most}), ${ZERO})` : sql`greatest(${available}, ${ZERO})`
     const isEnough = sql`${name(REST)} <= ${most}`
     const given = level('given', below, {
       [at(place, SHARE)]: sql`case when ${isEnough} then ${name(REST)} else ${left} end`,
     })
     // If there was enough, nothing is left, even if a subtraction would leave a fraction.
-    const rest = sql`case when ${isEnough} then ${NONE} else ${name(REST)} - ${name(at(place, SHARE))} end`
+    const rest = sql`case when ${isEnough} then ${ZERO} else ${name(REST)} - ${name(at(place, SHARE))} end`
     return level('shared', given, { [REST]: rest })
   }
 }
@@ -93,5 +93,5 @@ export function sharesOfRows(
 /** What the rows have that pay for the debt of another one. */
 function payingFor(rows: readonly ListRow[], payers: Payers): SQL[] {
   const paying = payers.filter((place) => rows[place]?.pays === 'what is not owed')
-  return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${NONE})`)
+  return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${ZERO})`)
 }

@@ -3,11 +3,11 @@ import type { AnyAlgorithm, Expressions, StartFormulas, StateColumn } from '../l
 import { name, type Parameters } from './builder.ts'
 import type { Sent } from './calls.ts'
 import { MAX_TIME, SQL_NAMES } from './columns.ts'
-import { type Column, type Level, level, paramsOf, stateOf } from './levels.ts'
+import { type ColumnByName, type Level, level, paramsOf, stateOf } from './levels.ts'
 
 // Calls that are given start times.
 
-const NONE = sql<number>`0::float8`
+const ZERO = sql<number>`0::float8`
 const ENDLESS = sql.raw("'Infinity'::float8") as SQL<number>
 /** Two amounts divide each other evenly if the quotient is this close to a whole number. */
 const EVEN = sql.raw('1e-9::float8')
@@ -37,7 +37,7 @@ export function startingLater(
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const endless = paramsOf(algorithm, parameters, ENDLESS)
   const [rate, slack, limit] = [sent('rate'), sql.raw(`${algorithm.tolerance}::float8`), params['limit']]
-  const idle = consume(state, now, name('available'), NONE, params, NONE)
+  const idle = consume(state, now, name('available'), ZERO, params, ZERO)
   const columns = algorithm.columns.map((column) => [SQL_NAMES[column], idle[column]] as const)
   const standing = level('standing', offered, {
     ...Object.fromEntries(columns),
@@ -80,7 +80,7 @@ export function unpromised(algorithm: AnyAlgorithm, sent: Sent, params: Expressi
   const { available } = algorithm.sql
   const state = stateOf()
   const then = available(state, sent('refundableUntil'), params)
-  const left = available(state, startsOf(algorithm).whenAvailable(state, NONE, params), params)
+  const left = available(state, startsOf(algorithm).whenAvailable(state, ZERO, params), params)
   return sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
 }
 
@@ -89,19 +89,19 @@ export function stateWithStarts(
   algorithm: AnyAlgorithm,
   action: 'schedule' | 'cancel',
   amount: SQL<number>,
-  of: Column,
+  of: ColumnByName,
   params: Expressions<string>,
 ): Expressions<StateColumn> {
   const { consume } = algorithm.sql
   const formulas = startsOf(algorithm)
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   if (action === 'cancel') {
-    const idle = consume(state, now, available, NONE, params, NONE)
+    const idle = consume(state, now, available, ZERO, params, ZERO)
     return { ...idle, tokens: sql`least(${idle.tokens} + ${of('unpromised')}, ${params['limit']})` }
   }
   const spilt = sql`case when ${of('granted')} > ${of(BEGUN)}
     then greatest(${of(REACHED)} - ${params['limit']}, 0::float8) else 0::float8 end`
-  const next = consume(state, now, available, sql`(${amount} + ${spilt})`, params, NONE)
+  const next = consume(state, now, available, sql`(${amount} + ${spilt})`, params, ZERO)
   // Calls that start now promise nothing.
   const last = sql`least(${formulas.whenAvailable(state, amount, params)}, ${MAX_TIME})`
   const promised = sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} end`

@@ -1,15 +1,24 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import type { Rules } from '../limits/algorithm.ts'
-import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
+import { builder, columnList, isDecidedRow, isTheRow, link, name, Parameters } from './builder.ts'
 import { type CallColumn, callsFrom } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns } from './columns.ts'
-import { DECIDED, decided, type Form, grantedRow, isWritten, paidBy, sentColumns, sentIn } from './decided.ts'
-import { type Guard, guard, guardedStatement } from './guard.ts'
+import {
+  DECIDED,
+  decided,
+  type Form,
+  grantedRow,
+  isWritten,
+  payingStart,
+  sentColumns,
+  sentIn,
+} from './decided.ts'
+import { guard, guardedStatement, type PlanGuard } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
 import type { LookSource } from './look.ts'
 import { lockedRow } from './rows.ts'
-import { type Commit, settingsOf } from './setting.ts'
+import { type Commit, transactionSettings } from './setting.ts'
 
 const LOCKED = 'ratelimit_locked'
 const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
@@ -47,7 +56,7 @@ export function takeManyStatement(source: TakeSource): Statement {
   const sent = sentColumns(rules.algorithm, source)
   const calls = ['place', ...sent]
   const row = lockedRow(table, stored, [isTheRow(table, parameters, sql`call.key`)])
-  const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
+  const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
     from ${callsFrom(parameters, sent)} cross join lateral (${row}) as stored
     ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
   // Always true. The planner assumes that a range matches few rows. It therefore expects one row and uses the
@@ -75,7 +84,7 @@ export function takeFrom(
   locked: Locked,
   source: TakeSource,
   parameters: Parameters,
-  guarding: Guard,
+  guarding: PlanGuard,
 ): Statement {
   const { table, rules, action, injectedClock } = source
   const sent = sentIn(locked.sent, parameters)
@@ -84,7 +93,7 @@ export function takeFrom(
     { source: name(LOCKED), columns: locked.columns },
     injectedClock ? parameters.number('clock') : CLOCK_MS,
     parameters,
-    { withEnded: true, paid: paidBy(action, sent) },
+    { withEnded: true, paid: payingStart(action, sent) },
   )
   const decision = decided(rules.algorithm, source, states, sent, parameters)
   const written = builder
@@ -96,14 +105,14 @@ export function takeFrom(
     .from(name(DECIDED))
     .where(and(locked.isRow, isWritten(rules, action), locked.isRare, guarding.fits(table)))
   const place = locked.columns.filter((column) => column === 'place')
-  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
     links: [link(LOCKED, locked.query), link(DECIDED, decision.query), link('ratelimit_written', written)],
-    columns: [...place.map((column) => name(column)), ...answerOf(rules)],
+    columns: [...place.map((column) => name(column)), ...answerColumns(rules)],
     from: name(DECIDED),
   })
 }
 
-function answerOf({ algorithm, refusesOther = false }: Rules): readonly SQL[] {
+function answerColumns({ algorithm, refusesOther = false }: Rules): readonly SQL[] {
   return [
     decisionNumbers(algorithm, ['granted']),
     ...(algorithm.sql.ended ? [name(ENDED)] : []),

@@ -1,20 +1,20 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { type Link, link, listOf, name, Parameters } from './builder.ts'
+import { columnList, type Link, link, name, Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { SQL_NAMES } from './columns.ts'
 import { nextState, sentIn } from './decided.ts'
-import type { Guard } from './guard.ts'
-import { type Column, ENDED, type Level, level, type QueryLevel, stateOf } from './levels.ts'
+import type { PlanGuard } from './guard.ts'
+import { type ColumnByName, ENDED, type Level, level, type QueryLevel, stateOf } from './levels.ts'
 import { doneRows } from './list.ts'
 import {
-  amountOf,
   at,
   BEFORE,
-  type Charged,
+  type ChargedRow,
   DONE,
   foundColumns,
   isChargedIn,
   type PlacedRow,
+  takenAmount,
   updatedRow,
 } from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
@@ -45,14 +45,14 @@ export interface SentRow extends PlacedRow {
 }
 
 /** A row that all lists have at one place. */
-export type CommonRow = SentRow & { readonly row: Charged }
+export type CommonRow = SentRow & { readonly row: ChargedRow }
 
 /** The decisions on lists in turn. */
-interface Turns {
+interface DecidedTurns {
   readonly level: QueryLevel
   readonly links: readonly Link[]
   /** The links that write the common rows. */
-  written(guarding: Guard): readonly Link[]
+  written(guarding: PlanGuard): readonly Link[]
 }
 
 /**
@@ -60,7 +60,7 @@ interface Turns {
  *
  * @param may The lists, and whether their own rows let them be done.
  */
-export function inTurn(may: QueryLevel, common: readonly CommonRow[]): Turns {
+export function decidedInTurn(may: QueryLevel, common: readonly CommonRow[]): DecidedTurns {
   const columns = common.flatMap(({ row, place }) => foundColumns(row, place, true))
   const from = sql.join(
     common.map(({ found }) => found),
@@ -83,8 +83,8 @@ export function inTurn(may: QueryLevel, common: readonly CommonRow[]): Turns {
     Object.fromEntries(asked),
   )
   const next = level('after', decide(step), Object.assign({}, ...common.map(afterOne)))
-  const seed = sql`select 1::integer as ${name(NEXT)}, ${listOf(first.columns)} from ${first.source}`
-  const steps = sql`select ${name(NEXT)} + 1::integer, ${listOf(first.columns)} from ${next.source}`
+  const seed = sql`select 1::integer as ${name(NEXT)}, ${columnList(first.columns)} from ${first.source}`
+  const steps = sql`select ${name(NEXT)} + 1::integer, ${columnList(first.columns)} from ${next.source}`
   const arrays = asked.map(
     ([column]) => sql`pg_catalog.array_agg(${name(column)} order by ${name(TURN)}) as ${name(column)}`,
   )
@@ -108,7 +108,7 @@ export function inTurn(may: QueryLevel, common: readonly CommonRow[]): Turns {
     ],
     written: (guarding) => [
       link(LAST, sql`select * from ${name(TURNS)} order by ${name(NEXT)} desc limit 1`),
-      ...common.map((one) => written(one, guarding)),
+      ...common.map((one) => writingLink(one, guarding)),
     ],
   }
 
@@ -126,9 +126,9 @@ function askedIn(column: string): SQL {
 function afterOne({ row, place, own }: CommonRow): Readonly<Record<string, SQL>> {
   const { rules, does, refunds } = row
   const { columns, sql: formulas } = rules.algorithm
-  const of: Column = (column) => name(at(place, column))
+  const of: ColumnByName = (column) => name(at(place, column))
   const isCharged = isChargedIn(row, of, name(DONE))
-  const next = nextState(rules, does, amountOf(row, of, own), sentIn([], own), own, of)
+  const next = nextState(rules, does, takenAmount(row, of, own), sentIn([], own), own, of)
   const states = columns.map((each) => {
     const column = SQL_NAMES[each]
     const before = of(refunds ? BEFORE + column : column)
@@ -144,8 +144,8 @@ function afterOne({ row, place, own }: CommonRow): Readonly<Record<string, SQL>>
   }
 }
 
-function written({ row, place, own }: CommonRow, guarding: Guard): Link {
-  const of: Column = (column) => name(at(place, column), LAST)
+function writingLink({ row, place, own }: CommonRow, guarding: PlanGuard): Link {
+  const of: ColumnByName = (column) => name(at(place, column), LAST)
   const decided = { link: LAST, of }
   const fits = guarding.fits(row.table)
   return link(`ratelimit_written_${place}`, updatedRow(row, decided, stateOf(of), of(CHARGED), fits, own))

@@ -36,7 +36,7 @@ export function askToTake(
   const [first] = asked
   if (asking.several) return asking.several.take(asking, asked, false)
   if (asked.length === 1 && first) return askOne(asking, first, false)
-  const form = formOf(asked)
+  const form = statementForm(asked)
   return ask(asking, asked, {
     name: form.name,
     does: 'take',
@@ -48,7 +48,7 @@ export function askToTake(
 /** Takes from the row of one key, or adjusts it. With `waits` it waits if another transaction holds the row. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
   if (asking.several) return asking.several.take(asking, [one], waits)
-  const form = formOf([one])
+  const form = statementForm([one])
   return ask(asking, [one], {
     name: `${form.name} one ${waits}`,
     does: isSure(one.request.purpose) ? 'adjust' : 'take',
@@ -60,7 +60,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 /** Makes the missing rows of many keys that have one limiter. */
 export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
   if (asking.several) return []
-  const form = formOf(asked)
+  const form = statementForm(asked)
   return ask(asking, asked, {
     name: `make ${form.name} ${waits}`,
     does: 'make',
@@ -103,7 +103,7 @@ const FORMS = {
   adjust: { name: 'adjust', action: 'adjust', takesLess: false },
 } satisfies Record<string, NamedForm>
 
-function formOf(asked: readonly Asked[]): NamedForm {
+function statementForm(asked: readonly Asked[]): NamedForm {
   const { request } = asked[0] as Asked
   if (request.purpose !== 'take' && request.purpose !== 'look') return FORMS[request.purpose]
   if (reservedIn(request) > 0) return takesLess(asked) ? FORMS.reserveLess : FORMS.reserve
@@ -117,7 +117,7 @@ function takesLess(asked: readonly Asked[]): boolean {
 }
 
 /** A kind of statement. */
-interface Kind {
+interface StatementKind {
   readonly name: string
   readonly does: StatementMessage['statement']
   build(source: Omit<TakeSource, keyof Form>): Statement
@@ -130,7 +130,7 @@ interface Kind {
 function ask(
   { connection, table, namespace, commit, clockMs, periodMs }: Asking,
   asked: readonly Asked[],
-  { name, does, build, valuesOf, answersAll = false }: Kind,
+  { name, does, build, valuesOf, answersAll = false }: StatementKind,
 ): Promise<Answers> {
   const { request } = asked[0] as Asked
   const { refusesOther: isRefused } = request

@@ -3,7 +3,7 @@ import type { EndedPeriod, Limiter, StoredLimiter } from '../limits/algorithm.ts
 import { sameLimiter } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
 import type { RowAction } from '../sql/decided.ts'
-import type { Entry, Recorded, Recording, WriteEntries } from './entry.ts'
+import type { Entry, Recorded, RecordedStatement, WriteEntries } from './entry.ts'
 
 /** The prefix of the rows and the clock by which they are read. */
 export interface Namespace {
@@ -71,11 +71,11 @@ export interface Ledger {
   /** The entry of a granted call. None if it has changed no count. */
   recorded(granted: GrantedCall): readonly Recorded[]
   /** Runs a statement, and hands out its entries, which may be those of several ledgers. */
-  record<T>(recording: Recording<T>): Promise<T>
+  record<T>(recording: RecordedStatement<T>): Promise<T>
   /** Runs a statement of calls of the limiter, and hands out the entries of those that it has granted. */
   recordCalls(
     asked: readonly Asked[],
-    recording: Pick<Recording<Answers>, 'connection' | 'isBrief' | 'run'>,
+    recording: Pick<RecordedStatement<Answers>, 'connection' | 'isBrief' | 'run'>,
   ): Promise<Answers>
 }
 

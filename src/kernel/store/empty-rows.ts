@@ -8,7 +8,7 @@ import { textArray } from '../sql/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../sql/lock.ts'
 import type { Commit } from '../sql/setting.ts'
 import { kept } from '../sql/statements.ts'
-import { shapeOf } from '../tables/ddl.ts'
+import { tableShapeOf } from '../tables/ddl.ts'
 import type { Namespace } from './call.ts'
 import type { Table } from './store.ts'
 
@@ -26,7 +26,7 @@ const ANY_SIZE = 'any size'
 
 /** The name of a table in SQL. Two declarations of one table have the same. */
 export function tableNameOf({ table }: Pick<ListedRow, 'table'>): string {
-  return shapeOf(table.table).quoted
+  return tableShapeOf(table.table).quoted
 }
 
 /** The tables of the rows by name, in the order of the rows. Two declarations of one table count as one. */

@@ -33,7 +33,7 @@ export interface Recorded {
 }
 
 /** A statement whose entries are handed out. */
-export interface Recording<T> {
+export interface RecordedStatement<T> {
   readonly connection: Connection
   /** Whether the statement sets a short `lock_timeout`. */
   readonly isBrief: boolean

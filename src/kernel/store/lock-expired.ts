@@ -1,6 +1,6 @@
 import type { Database } from '../database/database.ts'
 import { type Row, runOnce } from '../database/run.ts'
-import { expiredStatement } from '../sql/estimates.ts'
+import { expiredEstimatesStatement } from '../sql/estimates.ts'
 import { kept } from '../sql/statements.ts'
 import type { Table } from './store.ts'
 
@@ -14,7 +14,7 @@ export async function lockExpired(
   values: { readonly prefix: string; readonly clock: number | null; readonly size: number },
 ): Promise<readonly Row[]> {
   const { steps } = await store()
-  const statement = kept(statements, 'expired', () => expiredStatement(table, !steps))
+  const statement = kept(statements, 'expired', () => expiredEstimatesStatement(table, !steps))
   const found = await runOnce({ db: tx }, statement, values)
   if (!steps) return found
   const keys = found.map((row) => String(row['key']))

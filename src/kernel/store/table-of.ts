@@ -2,7 +2,7 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { onceFor } from '../base/once-for.ts'
 import type { Database } from '../database/database.ts'
-import { ANY_SIZE, TableSize } from '../database/table-size.ts'
+import { TableSize, UNKNOWN_SIZE } from '../database/table-size.ts'
 import { lookStatement } from '../sql/look.ts'
 import { statementsOf } from '../sql/statements.ts'
 import { takeManyStatement } from '../sql/take.ts'
@@ -47,5 +47,5 @@ const citusTable = /* @__PURE__ */ onceFor((table: RateLimitTable): Table => {
   const load = async (db: Database) => {
     await (await store()).load(db)
   }
-  return { table, statements, size: ANY_SIZE, reachesAllRows: false, store, load }
+  return { table, statements, size: UNKNOWN_SIZE, reachesAllRows: false, store, load }
 })

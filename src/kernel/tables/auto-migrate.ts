@@ -4,8 +4,8 @@ import type { Database } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
-import { createStatements, shapeOf, storageStatements } from './ddl.ts'
-import { literal } from './table-name.ts'
+import { createStatements, storageStatements, tableShapeOf } from './ddl.ts'
+import { textLiteral } from './table-name.ts'
 
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 
@@ -35,12 +35,12 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
-      const { quoted } = shapeOf(tables[name])
-      return `if to_regclass(${literal(quoted)}::text) is null then ${statements.join('; ')}; end if;`
+      const { quoted } = tableShapeOf(tables[name])
+      return `if to_regclass(${textLiteral(quoted)}::text) is null then ${statements.join('; ')}; end if;`
     }),
   ]
   try {
-    await execute(db, sql.raw(`do ${literal(`begin ${steps.join(' ')} end`)}`))
+    await execute(db, sql.raw(`do ${textLiteral(`begin ${steps.join(' ')} end`)}`))
   } catch (error) {
     // A migration at the same time takes no advisory lock, and may have created the tables.
     if (!(await exist(db, tables))) throw error
@@ -50,8 +50,8 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
 async function exist(db: Database, { ephemeral, durable }: RateLimitTables): Promise<boolean> {
   const rows = await execute(
     db,
-    sql`select to_regclass(${shapeOf(ephemeral).quoted}::text) is not null
-      and to_regclass(${shapeOf(durable).quoted}::text) is not null as present`,
+    sql`select to_regclass(${tableShapeOf(ephemeral).quoted}::text) is not null
+      and to_regclass(${tableShapeOf(durable).quoted}::text) is not null as present`,
   )
   return onlyRow(rows)?.['present'] === true
 }

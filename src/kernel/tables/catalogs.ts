@@ -5,7 +5,7 @@ import { execute } from '../database/run.ts'
 import { EVERYBODY, HIDES_ROWS, isFor, SELF } from './hidden-rows.ts'
 
 /** A table as the catalogs describe it. */
-export interface Found {
+export interface FoundTable {
   /** Whether the server is Neon: it has a setting that only Neon has. */
   readonly onNeon: boolean
   /** The tables that hold the rows: the table itself, or its partitions. */
@@ -78,7 +78,7 @@ const WRITERS = sql`
  *
  * @throws RatelimitError `DATABASE`, also if the driver gives the text another name.
  */
-export async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
+export async function readCatalogs(db: Database, quoted: string): Promise<FoundTable | undefined> {
   const rows = await execute(
     db,
     sql`select pg_catalog.jsonb_build_object(

@@ -2,7 +2,7 @@ import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
 import { warnOnce } from '../base/warn.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
-import { type Found, type FoundIndex, type FoundStore, readCatalogs } from './catalogs.ts'
+import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
 import {
   checkStorageOptions,
   columnDefinition,
@@ -14,8 +14,8 @@ import {
   setParameters,
   setPersistence,
   setStatistics,
-  shapeOf,
   storageStatements,
+  tableShapeOf,
 } from './ddl.ts'
 import { createPolicy, secure } from './policies.ts'
 import { SHIPPED } from './shipped.ts'
@@ -71,7 +71,7 @@ async function differences(
   persistence: keyof RateLimitTables,
   options: StorageOptions,
 ): Promise<TableDifference[]> {
-  const { name, schema, quoted } = shapeOf(table)
+  const { name, schema, quoted } = tableShapeOf(table)
   const found = await readCatalogs(db, quoted)
   const about = schema ? `${schema}.${name}` : name
   if (!found) {
@@ -113,8 +113,8 @@ const NARROWER: Readonly<Record<string, RegExp>> = {
   'timestamp with time zone': /^timestamp\(\d\) with time zone$/,
 }
 
-function* missingDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
-  const { quoted, columns } = shapeOf(table)
+function* missingDifferences(table: RateLimitTable, found: FoundTable): Generator<TableDifference> {
+  const { quoted, columns } = tableShapeOf(table)
   for (const column of columns) {
     const { name, type, notNull } = column
     const there = found.columns.find((other) => other.name === name)
@@ -138,8 +138,8 @@ function* missingDifferences(table: RateLimitTable, found: Found): Generator<Tab
 }
 
 /** These come after the indexes, because a primary key keeps its columns NOT NULL. */
-function* notNullDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
-  const { quoted, columns } = shapeOf(table)
+function* notNullDifferences(table: RateLimitTable, found: FoundTable): Generator<TableDifference> {
+  const { quoted, columns } = tableShapeOf(table)
   for (const { name, filled } of found.columns.filter(({ notNull }) => notNull)) {
     const expected = columns.find((other) => other.name === name)
     const sql = [`ALTER TABLE ${quoted} ALTER COLUMN ${quote(name)} DROP NOT NULL`]
@@ -151,8 +151,8 @@ function* notNullDifferences(table: RateLimitTable, found: Found): Generator<Tab
   }
 }
 
-function* indexDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
-  const { quoted, primaryKey, index, indexName } = shapeOf(table)
+function* indexDifferences(table: RateLimitTable, found: FoundTable): Generator<TableDifference> {
+  const { quoted, primaryKey, index, indexName } = tableShapeOf(table)
   const isOn = (columns: readonly string[]) => (other: FoundIndex) =>
     other.whole && other.columns.join() === columns.join()
   const primary = found.indexes.find((other) => other.primary)
@@ -175,7 +175,7 @@ function* indexDifferences(table: RateLimitTable, found: Found): Generator<Table
 }
 
 function drop(table: RateLimitTable, index: FoundIndex): string {
-  const { schema, quoted } = shapeOf(table)
+  const { schema, quoted } = tableShapeOf(table)
   if (index.constraint !== null) return `ALTER TABLE ${quoted} ${dropConstraint(index)}`
   return `DROP INDEX ${schema ? `${quote(schema)}.` : ''}${quote(index.name)}`
 }
@@ -185,16 +185,16 @@ function dropConstraint({ constraint, name }: FoundIndex): string {
 }
 
 /** Queries of a table also read and change the rows of the tables that inherit from it. */
-function* heirDifferences(table: RateLimitTable, { heirs }: Found): Generator<TableDifference> {
+function* heirDifferences(table: RateLimitTable, { heirs }: FoundTable): Generator<TableDifference> {
   for (const heir of heirs) {
     const message = `is inherited by ${heir}, whose rows calls would count and change as its own`
-    yield { message, sql: [`ALTER TABLE ${heir} NO INHERIT ${shapeOf(table).quoted}`] }
+    yield { message, sql: [`ALTER TABLE ${heir} NO INHERIT ${tableShapeOf(table).quoted}`] }
   }
 }
 
 /** Only what the schema declares. Row level security that was switched on by hand is no difference. */
-function* policyDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
-  const { quoted, rls, policies } = shapeOf(table)
+function* policyDifferences(table: RateLimitTable, found: FoundTable): Generator<TableDifference> {
+  const { quoted, rls, policies } = tableShapeOf(table)
   if (rls && !found.isSecured) {
     yield { message: 'should have row level security', sql: [secure(quoted)] }
   }
@@ -206,7 +206,7 @@ function* policyDifferences(table: RateLimitTable, found: Found): Generator<Tabl
 }
 
 /** Without SQL: which roles are the application's is not known here. */
-function* privilegeDifferences({ writers, hidesRows }: Found): Generator<TableDifference> {
+function* privilegeDifferences({ writers, hidesRows }: FoundTable): Generator<TableDifference> {
   if (writers.length > 0) {
     const message =
       `can be changed by ${writers.join(', ')}: if that is not the role of your application, revoke it, or ` +
@@ -228,7 +228,7 @@ function* storageDifferences(
   found: FoundStore,
 ): Generator<TableDifference> {
   // A partitioned table has no storage. Each of its partitions has its own.
-  const quoted = found.partition ?? shapeOf(table).quoted
+  const quoted = found.partition ?? tableShapeOf(table).quoted
   const where = found.partition === null ? '' : `has the partition ${found.partition}, which `
   if (persistence === 'ephemeral' && !logged && found.persistence !== 'u') {
     const message = `${where}is logged and should be UNLOGGED`

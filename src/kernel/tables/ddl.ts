@@ -5,7 +5,7 @@ import { onceFor } from '../base/once-for.ts'
 import { checkTablesGiven } from '../database/given.ts'
 import { createPolicy, secure } from './policies.ts'
 import { SHIPPED } from './shipped.ts'
-import { literal, quote, quotedName } from './table-name.ts'
+import { quote, quotedName, textLiteral } from './table-name.ts'
 
 /** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
@@ -36,7 +36,7 @@ export interface ColumnShape {
   readonly notNull: boolean
 }
 
-export const shapeOf: (table: RateLimitTable) => TableShape = /* @__PURE__ */ onceFor(readShape)
+export const tableShapeOf: (table: RateLimitTable) => TableShape = /* @__PURE__ */ onceFor(readShape)
 
 function readShape(table: RateLimitTable): TableShape {
   const { name, schema, columns, enableRLS, policies } = getTableConfig(table)
@@ -60,7 +60,7 @@ function readShape(table: RateLimitTable): TableShape {
 
 /** Creates the table, its index and its Postgres schema where they are missing. */
 export function createStatements(table: RateLimitTable): readonly string[] {
-  const { schema, quoted, columns, rls, policies } = shapeOf(table)
+  const { schema, quoted, columns, rls, policies } = tableShapeOf(table)
   const lines = [...columns.map(columnDefinition), primaryKeyDefinition(table)]
   return [
     ...(schema === undefined ? [] : [createSchema(schema)]),
@@ -73,8 +73,8 @@ export function createStatements(table: RateLimitTable): readonly string[] {
 
 /** Unlike CREATE SCHEMA IF NOT EXISTS, this needs no right to create schemas if the schema exists. */
 function createSchema(schema: string): string {
-  const missing = `to_regnamespace(${literal(quote(schema))}::text) IS NULL`
-  return `DO ${literal(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
+  const missing = `to_regnamespace(${textLiteral(quote(schema))}::text) IS NULL`
+  return `DO ${textLiteral(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
 }
 
 export function columnDefinition({ name, type, notNull }: ColumnShape): string {
@@ -82,12 +82,12 @@ export function columnDefinition({ name, type, notNull }: ColumnShape): string {
 }
 
 export function primaryKeyDefinition(table: RateLimitTable): string {
-  const { name, primaryKey } = shapeOf(table)
+  const { name, primaryKey } = tableShapeOf(table)
   return `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`
 }
 
 export function createIndex(table: RateLimitTable, condition: 'IF NOT EXISTS ' | '' = ''): string {
-  const { quoted, index, indexName } = shapeOf(table)
+  const { quoted, index, indexName } = tableShapeOf(table)
   return `CREATE INDEX ${condition}${quote(indexName)} ON ${quoted} (${index.map(quote).join(', ')})`
 }
 
@@ -114,7 +114,7 @@ export function storageStatements(
   persistence: keyof RateLimitTables,
   { logged = false }: StorageOptions = {},
 ): readonly string[] {
-  const { quoted } = shapeOf(table)
+  const { quoted } = tableShapeOf(table)
   return [
     ...(persistence === 'ephemeral' ? [setPersistence(quoted, logged ? 'LOGGED' : 'UNLOGGED')] : []),
     setParameters(quoted, STORAGE_PARAMETERS),

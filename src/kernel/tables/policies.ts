@@ -1,6 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import { PgDialect, type PgPolicy } from 'drizzle-orm/pg-core'
-import { literal, quote } from './table-name.ts'
+import { quote, textLiteral } from './table-name.ts'
 
 /** Switches row level security on. */
 export function secure(quoted: string): string {
@@ -15,11 +15,11 @@ export function createPolicy(quoted: string, policy: PgPolicy): string {
     ...(as ? [`AS ${as}`] : []),
     ...(command ? [`FOR ${command}`] : []),
     ...(to ? [`TO ${rolesIn(to).join(', ')}`] : []),
-    ...(using ? [`USING (${written(using)})`] : []),
-    ...(withCheck ? [`WITH CHECK (${written(withCheck)})`] : []),
+    ...(using ? [`USING (${conditionText(using)})`] : []),
+    ...(withCheck ? [`WITH CHECK (${conditionText(withCheck)})`] : []),
   ]
-  const there = `SELECT FROM pg_policy WHERE polrelid = ${literal(quoted)}::regclass AND polname = ${literal(name)}`
-  return `DO ${literal(`BEGIN IF NOT EXISTS (${there}) THEN ${parts.join(' ')}; END IF; END`)}`
+  const there = `SELECT FROM pg_policy WHERE polrelid = ${textLiteral(quoted)}::regclass AND polname = ${textLiteral(name)}`
+  return `DO ${textLiteral(`BEGIN IF NOT EXISTS (${there}) THEN ${parts.join(' ')}; END IF; END`)}`
 }
 
 /** Words of SQL, which are no names of roles. */
@@ -31,6 +31,6 @@ function rolesIn(to: NonNullable<PgPolicy['to']>): string[] {
   return [WORDS.includes(to) ? to : quote(to)]
 }
 
-function written(condition: SQL): string {
+function conditionText(condition: SQL): string {
   return new PgDialect().sqlToQuery(condition.inlineParams()).sql
 }

@@ -12,13 +12,13 @@ export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-export function literal(text: string): string {
+export function textLiteral(text: string): string {
   return `'${text.replaceAll("'", "''")}'`
 }
 
 /** The table itself, as an argument of functions of Postgres. */
 export function oidOf(table: RateLimitTable): SQL {
-  return sql.raw(`${literal(quotedName(table))}::regclass`)
+  return sql.raw(`${textLiteral(quotedName(table))}::regclass`)
 }
 
 /**

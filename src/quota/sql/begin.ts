@@ -9,7 +9,7 @@ import { paramsOf, stateOf } from '../../kernel/sql/levels.ts'
 import { insertRow, newRows } from '../../kernel/sql/rows.ts'
 import { lookParams } from '../../kernel/sql/usage.ts'
 
-const BEGUN = 'ratelimit_begun'
+const BEGUN_ROWS = 'ratelimit_begun'
 
 /** The numbers that are sent for each row: those of its limiter, and its state. */
 export function begunNumbers(rules: Rules): readonly string[] {
@@ -27,5 +27,5 @@ export function beginStatement(table: RateLimitTable, rules: Rules): Statement {
   const next = { ...storedState(algorithm, state), expiresAt: toColumn('expiresAt', expires) }
   const from = placed(['key', ...numbers], arrays)
   const inserted = insertRow(table, newRows(parameters.text('prefix'), name('key'), next, from))
-  return parameters.render(chain([link(BEGUN, inserted)], sql`select * from ${name(BEGUN)}`))
+  return parameters.render(chain([link(BEGUN_ROWS, inserted)], sql`select * from ${name(BEGUN_ROWS)}`))
 }

@@ -18,7 +18,7 @@ import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
 import { isOfPeriods } from '../../kernel/sql/periods.ts'
 import { insertRow, lockedRow, newRows } from '../../kernel/sql/rows.ts'
-import { settingsOf } from '../../kernel/sql/setting.ts'
+import { transactionSettings } from '../../kernel/sql/setting.ts'
 
 const [FOUND, TIMED, CHANGED, BEGUN] = [
   'ratelimit_found',
@@ -89,7 +89,7 @@ export function changePlanStatement({
   const names = [parameters.text('prefix'), parameters.text('key')] as const
   const begun = insertRow(table, newRows(...names, row, sql`${name(TIMED)} where ${isNew}`))
   const isBegun = begins ? sql`or exists (select from ${name(BEGUN)})` : sql``
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+  return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [
       ...[link(FOUND, found), link(TIMED, timed), link(CHANGED, changed)],
       ...(begins ? [link(BEGUN, begun)] : []),

@@ -7,12 +7,12 @@ import { fromColumn, onGrid, toColumn } from '../../kernel/sql/columns.ts'
 import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { insertRow, lockedRow, newRows } from '../../kernel/sql/rows.ts'
-import { settingsOf } from '../../kernel/sql/setting.ts'
-import { literal, quotedName } from '../../kernel/tables/table-name.ts'
+import { transactionSettings } from '../../kernel/sql/setting.ts'
+import { quotedName, textLiteral } from '../../kernel/tables/table-name.ts'
 import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
 import { IS_RARE, type LeaseSource } from './lease.ts'
-import { endOf, slotsOfKey } from './slot-rows.ts'
-import { HAS_USE, KEPT, turn, turnOf } from './turns.ts'
+import { leaseEnd, slotsOfKey } from './slot-rows.ts'
+import { HAS_USE, IS_KEPT, turn, turnOf } from './turns.ts'
 
 export interface AcquireSource extends LeaseSource {
   /** Whether the lock of the row is the lease, so that it ends with the caller's transaction. */
@@ -68,17 +68,17 @@ export function acquireStatement(source: AcquireSource): Statement {
     ) as found offset 0`
   const turned = sql`select *, greatest(${limit} - pg_catalog.cardinality(leased), 0) as open, ${turnOf(limit)} as turn
     from (${seen}) as seen`
-  const keys = sql`select place, key, calls, now, at, turn, kept_for, kept_until, ${KEPT} as is_kept, lock_name, leased, own, open,
+  const keys = sql`select place, key, calls, now, at, turn, kept_for, kept_until, ${IS_KEPT} as is_kept, lock_name, leased, own, open,
       case when pg_catalog.cardinality(held) = 0 then ends - now end as lasts,
       case when pg_catalog.cardinality(own) = 0 then free else own end as free,
-      greatest(least(calls, open - case when ${KEPT} and kept_for < turn and ${HAS_USE} then 1 else 0 end), 0) as wanted
+      greatest(least(calls, open - case when ${IS_KEPT} and kept_for < turn and ${HAS_USE} then 1 else 0 end), 0) as wanted
     from (${turned}) as turned`
 
   const isBelow = sql`number::bigint + (select count(*) from pg_catalog.unnest(of_key.leased) as lease (other) where other > number)
     <= ${limit}::bigint`
   const row = lockedRow(table, { key: table.key, count: fromColumn('count', table.count).as('count') }, [
     isDecidedRow(table, parameters, keyOf(name('number'))),
-    sql`${endOf(table)} <= ${now}`,
+    sql`${leaseEnd(table)} <= ${now}`,
   ])
   const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
       select stored.key, stored.count
@@ -86,7 +86,7 @@ export function acquireStatement(source: AcquireSource): Statement {
       where (pg_catalog.cardinality(of_key.own) > 0 or ${isBelow}) limit of_key.wanted
     ) as slot where wanted > 0`
 
-  const place = sql.raw(literal(quotedName(table)))
+  const place = sql.raw(textLiteral(quotedName(table)))
   const missing = sql`select place, slot.key from ${KEYS} as of_key cross join lateral (
       select (select count(*) from ${LOCKED} as found where found.place = of_key.place) as found offset 0
     ) as counted cross join lateral (
@@ -134,7 +134,7 @@ export function acquireStatement(source: AcquireSource): Statement {
     // In a transaction, the row would stay locked.
     ...(joined ? [] : [link('ratelimit_turn', turn(table, parameters, KEYS, TAKEN))]),
   ]
-  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
     links,
     columns: [
       ...['place', 'open', 'next', 'slot'].map((column) => name(column)),

@@ -8,7 +8,7 @@ import { fromColumn, isOfKind, onGrid, toColumn } from '../../kernel/sql/columns
 import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
-import { type Commit, settingsOf } from '../../kernel/sql/setting.ts'
+import { type Commit, transactionSettings } from '../../kernel/sql/setting.ts'
 
 export interface LeaseSource {
   readonly table: RateLimitTable
@@ -61,7 +61,7 @@ export function leaseStatement(source: ChangeSource): Statement {
       ),
     )
     .returning({ key: table.key })
-  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
     links: [link('ratelimit_found', found), link('ratelimit_changed', changed)],
     columns: [name('place'), name('changed')],
     from: sql`(select place, key in (select key from ${CHANGED}) as changed from ${FOUND}) as answered`,

@@ -11,13 +11,13 @@ import { BY_ITSELF } from '../../kernel/sql/levels.ts'
 const LONG_AGO = sql.raw('0::float8')
 
 /** When the lease of a slot ends. */
-export function endOf(table: RateLimitTable): SQL {
+export function leaseEnd(table: RateLimitTable): SQL {
   return sql`case when ${isOfKind(ROWS.slot, table)} then ${fromColumn('lastRefill', table.lastRefill)} else ${LONG_AGO} end`
 }
 
 /** The slots of the key `call.key`. The range is for the index. In some collations it has other keys too. */
 export function slotsOfKey(table: RateLimitTable, prefix: SQL): SQL {
-  return sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${endOf(table)} as ends,
+  return sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${leaseEnd(table)} as ends,
       ${fromColumn('count', table.count)} as count
     from ${table}
     where ${table.prefix} = ${prefix} and ${table.key} between call.key || '#0000' and call.key || '#9999'

@@ -23,19 +23,19 @@ export function turnNumber(limit: number, since: number): number {
   return (MAX_SLOTS - limit) * TIMES + since
 }
 
-const ALL = sql.raw(`${MAX_SLOTS}::float8`)
+const ALL_SLOTS = sql.raw(`${MAX_SLOTS}::float8`)
 const EACH = sql.raw(`${TIMES}::float8`)
 
 /** The same in SQL. */
 export function turnOf(limit: SQL): SQL {
-  return sql`(${ALL} - ${limit}::float8) * ${EACH} + coalesce(since, at)`
+  return sql`(${ALL_SLOTS} - ${limit}::float8) * ${EACH} + coalesce(since, at)`
 }
 
 /** Whether a slot is kept. If the clock was set back, the row is ahead, and counts no more. */
-export const KEPT: SQL = sql`coalesce(kept_until > at and kept_until <= at + ${KEPT_MS}, false)`
+export const IS_KEPT: SQL = sql`coalesce(kept_until > at and kept_until <= at + ${KEPT_MS}, false)`
 
 /** Whether the slot that is kept would be within the limit of those that wait for it. */
-export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased)::float8 < ${ALL} - floor(kept_for / ${EACH})`
+export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased)::float8 < ${ALL_SLOTS} - floor(kept_for / ${EACH})`
 
 /**
  * Keeps the next slot of keys for requests that wait and got none, and ends the turns of those that got one. It
