@@ -13,21 +13,22 @@ const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, yea
 const HOUR_MS = 3_600_000
 
 /**
- * `tokens` in each period of the calendar, from a minute to a year. The periods are those of a time zone, or
- * counted from an anchor, such as a subscription's start.
+ * `tokens` in each period of the calendar, from a minute to a year, or in each `every` of them, such as the
+ * three months of a quarter. The periods are those of a time zone, or counted from an anchor, such as a
+ * subscription's start.
  *
  * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local time
  * that does not exist moves forward. If a local time exists twice, the first one is used. Weeks begin on
- * Monday. An hour that clocks show twice is two hours. An hour lasts 60 minutes. Only if clocks change by half
- * an hour, one hour ends at the change.
+ * Monday. An hour that clocks show twice is two hours. If clocks change by a part of a period of hours or
+ * minutes, one period ends at the change, and the next begins.
  *
  * `tokens: Infinity` counts and never denies.
  *
  * With `rollover`, `limit` in answers is the sum of `tokens` and what was carried over, and rows never expire.
  *
- * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or time zone, and for an
- * anchor that is not a date or lies more than a hundred years away; for a `max` of `rollover` that is not a
- * whole number from 1 to `tokens`.
+ * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or time zone, for too many
+ * periods, for an anchor that is not a date or lies more than a hundred years away, and for a `max` of
+ * `rollover` that is not a whole number from 1 to `tokens`.
  *
  * @example
  * ```ts
@@ -35,6 +36,7 @@ const HOUR_MS = 3_600_000
  *
  * const anchor = new Date('2026-01-31T09:15:00Z')
  * calendarWindow(10_000, 'month') // from the 1st, UTC
+ * calendarWindow(30_000, 'month', { every: 3 }) // quarters
  * calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor })
  * calendarWindow(10_000, 'month', { rollover: { max: 5000 } })
  * ```
@@ -46,8 +48,8 @@ export function calendarWindow(
 ): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  const { rollover } = options
-  const own = { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS }
+  const { every = 1, rollover } = options
+  const own = { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS * every }
   const withTokens = (other: number) => calendarWindow(other, period, resizedOptions(options, other))
   const calendar = { periodAt, name, withTokens }
   return rollover === undefined

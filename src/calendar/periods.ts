@@ -18,6 +18,12 @@ export interface CalendarOptions {
    */
   readonly anchor?: Date
   /**
+   * How many of the periods are one: 3 months are a quarter, 2 weeks a fortnight. A whole number of at most 60
+   * minutes, 24 hours, or 100 of the others. Without an anchor they are counted from the beginning of 1970, so
+   * quarters begin in January. After a change, a key may begin a new period. Default: `1`.
+   */
+  readonly every?: number
+  /**
    * Adds what was left of the last period to the next one, at most `max` units. Default: nothing is carried
    * over.
    */
@@ -30,12 +36,15 @@ export interface Rollover {
   readonly max: number
 }
 
-const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true, rollover: true }
+const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true, every: true, rollover: true }
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
 /** Periods that always have the same length. They do not depend on local dates. */
 const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
+
+/** The most of them that are one period. More minutes are hours, and more hours are days. */
+const MOST = { minute: 60, hour: 24, day: 100, week: 100, month: 100, year: 100 } as const
 
 /**
  * One function for each calendar, which remembers its last period. An application that makes its plans again
@@ -53,31 +62,39 @@ export function periodsOf(
   options: CalendarOptions,
 ): { readonly periodAt: PeriodAt; readonly name: string } {
   checkOptions(options, CALENDAR_NAMES)
-  const { timeZone = 'UTC', anchor } = options
+  const { timeZone = 'UTC', anchor, every = 1 } = options
   if (typeof period !== 'string' || !(Object.hasOwn(UNITS, period) || Object.hasOwn(LENGTHS_MS, period))) {
     throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")
   }
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
+  if (!Number.isInteger(every) || every < 1 || every > MOST[period]) {
+    throw invalid(`every must be a whole number from 1 to ${MOST[period]} for periods of this kind.`)
+  }
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
-  const name = `${period} ${timeZone} ${anchorMs}`
-  const periodAt = known.get(name) ?? withMemory(readPeriods(period, timeZone, anchorMs))
+  const name = `${every} ${period} ${timeZone} ${anchorMs}`
+  const periodAt = known.get(name) ?? withMemory(readPeriods(period, every, timeZone, anchorMs))
   known.set(name, periodAt)
   return { periodAt, name }
 }
 
-function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number | undefined): PeriodAt {
+function readPeriods(
+  period: CalendarPeriod,
+  every: number,
+  timeZone: string,
+  anchorMs: number | undefined,
+): PeriodAt {
   if (!isTimeZone(timeZone)) throw invalid('timeZone must be a known IANA time zone.')
   if (period === 'minute' || period === 'hour') {
-    const lengthMs = LENGTHS_MS[period]
+    const lengthMs = LENGTHS_MS[period] * every
     return anchorMs === undefined ? clockPeriods(lengthMs, timeZone) : periodsFrom(anchorMs, lengthMs)
   }
   const unit = UNITS[period]
   const first = anchorMs === undefined ? ownAnchor(period) : localTime(anchorMs, timeZone)
   // Always counted from the first period, so that the 31st returns after a shorter month.
-  const startOf = (n: number) => first.add({ [unit]: n }).toZonedDateTime(timeZone).epochMilliseconds
+  const startOf = (n: number) => first.add({ [unit]: n * every }).toZonedDateTime(timeZone).epochMilliseconds
 
   return (time) => {
-    let n = first.until(localTime(time, timeZone), { largestUnit: unit })[unit]
+    let n = Math.floor(first.until(localTime(time, timeZone), { largestUnit: unit })[unit] / every)
     // Clock changes and months of different lengths can make the count wrong, so it is corrected here.
     while (startOf(n) > time) n--
     while (startOf(n + 1) <= time) n++
@@ -94,8 +111,8 @@ function periodsFrom(anchorMs: number, lengthMs: number): PeriodAt {
 }
 
 /**
- * Periods that begin when local clocks show a full hour or minute. If clocks change by a part of the period,
- * one period ends there and the next begins.
+ * Periods that begin when local clocks show a full hour or minute, or each time after so many of them. If
+ * clocks change by a part of the period, one period ends there and the next begins.
  */
 function clockPeriods(lengthMs: number, timeZone: string): PeriodAt {
   const zoned = (time: number) => Temporal.Instant.fromEpochMilliseconds(time).toZonedDateTimeISO(timeZone)

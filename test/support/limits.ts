@@ -259,23 +259,34 @@ interface CalendarNumbers {
   readonly tokens: number
   readonly period: keyof typeof MAX_HOURS
   readonly timeZone: string
+  /** Days or longer. Default: 1. */
+  readonly every?: number
 }
 
 /** The longest of each, with the hour of a clock change. */
 const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 } as const
 
+/** The days or longer periods that have passed in local time. Weeks begin on Monday, 1970 on a Thursday. */
+function unitsSince1970({ year, month, day }: DateTime, period: CalendarNumbers['period']): number {
+  const days = Date.UTC(year, month - 1, day) / 86_400_000
+  if (period === 'year') return year - 1970
+  if (period === 'month') return (year - 1970) * 12 + month - 1
+  return period === 'week' ? Math.floor((days - 4) / 7) : days
+}
+
 function calendarWindowPlan(own: CalendarNumbers): Plan {
-  const { tokens, period, timeZone: zone } = own
+  const { tokens, period, timeZone: zone, every = 1 } = own
   let last = { start: 0, end: 0 }
   const periodOf = (t: number) => {
     if (t < last.start || t >= last.end) {
-      const start = DateTime.fromMillis(t, { zone }).startOf(period)
-      last = { start: start.toMillis(), end: start.plus({ [period]: 1 }).toMillis() }
+      const latest = DateTime.fromMillis(t, { zone }).startOf(period)
+      const start = latest.minus({ [period]: every === 1 ? 0 : unitsSince1970(latest, period) % every })
+      last = { start: start.toMillis(), end: start.plus({ [period]: every }).toMillis() }
     }
     return last
   }
   const startOf = (t: number) => periodOf(t).start
-  const stepMs = MAX_HOURS[period] * 3_600_000
+  const stepMs = MAX_HOURS[period] * 3_600_000 * every
   // Full quarters of the last hour are the start of the next period in another version of the time zone data.
   const isSame = (at: number, next: number) =>
     MAX_HOURS[period] > 1 && [1, 2, 3, 4].some((quarters) => at + quarters * 900_000 === next)
@@ -293,7 +304,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     reserves: true,
     ...counting(tokens),
   }
-  const limiter = calendarWindow(tokens, period, { timeZone: zone })
+  const limiter = calendarWindow(tokens, period, { timeZone: zone, every })
   return planWith('calendarWindow', own, { limiter, rules, stepMs })
 }
 
@@ -365,11 +376,18 @@ const anyGcra = fc
   .filter(({ limit, period, burst }) => (burst / limit) * period < MAX_PERIOD_MS)
   .map(gcraPlan)
 
-const anyCalendar = fc.record({
-  tokens: anyTokens,
-  period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
-  timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu'),
-})
+const anyZone = { tokens: anyTokens, timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu') }
+const anyCalendar: fc.Arbitrary<CalendarNumbers> = fc.oneof(
+  fc.record({
+    ...anyZone,
+    period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
+  }),
+  fc.record({
+    ...anyZone,
+    period: fc.constantFrom('day', 'week', 'month', 'year'),
+    every: fc.constantFrom(2, 3, 6),
+  }),
+)
 
 const anyLockout = anyWindow.chain((own) =>
   fc

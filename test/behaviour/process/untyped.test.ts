@@ -215,7 +215,9 @@ describe('a value that the types forbid is refused', () => {
     ['calendarWindow tokens', (value) => month(value, 'month')],
     ['calendarWindow period', (value) => month(5, value)],
     ['calendarWindow options', (value) => month(5, 'month', value)],
-    ...eachOf('calendarWindow', ['timeZone', 'anchor', 'rollover'], (options) => month(5, 'month', options)),
+    ...eachOf('calendarWindow', ['timeZone', 'anchor', 'every', 'rollover'], (options) =>
+      month(5, 'month', options),
+    ),
     ['usage db', (value) => usage({ db: value, prefix: 'untyped', limiter, durable: true })],
     ['usage rows', (value) => usage(value)],
     ['usage options', (value) => usage(ours(), value)],

@@ -52,6 +52,14 @@ const calendars: readonly {
     nextEnd: '2026-03-31T10:15+02:00',
   },
   {
+    name: 'quarters from 30 November',
+    period: 'month',
+    options: { every: 3, anchor: new Date('2025-11-30T08:00Z') },
+    start: '2025-11-30T08:00Z',
+    end: '2026-02-28T08:00Z',
+    nextEnd: '2026-05-30T08:00Z',
+  },
+  {
     name: 'years in Auckland',
     period: 'year',
     options: { timeZone: 'Pacific/Auckland' },
@@ -623,6 +631,20 @@ describe('refused before any SQL', () => {
       expect(codeOf(() => calendarWindow(5, untyped(period)))).toBe('INVALID_OPTION')
     },
   )
+
+  test.each([
+    ['month', 0],
+    ['month', -3],
+    ['month', 1.5],
+    ['month', 101],
+    ['month', Number.NaN],
+    ['month', untyped<number>('3')],
+    ['month', untyped<number>(null)],
+    ['hour', 25],
+    ['minute', 61],
+  ] as const)('every %s: %s', (period, every) => {
+    expect(codeOf(() => calendarWindow(5, period, { every }))).toBe('INVALID_OPTION')
+  })
 
   // Intl knows IST, and Temporal does not, for it could be India's, Israel's or Ireland's.
   test.each([null, '', 'Mars/Olympus', 'Europe/Berlin ', 'Europe', 'IST', '2026-01-31T10:15Z', 5, {}])(

@@ -56,6 +56,7 @@ type LongPeriod = keyof typeof UNITS
 interface Calendar {
   readonly zone: string
   readonly period: CalendarPeriod
+  readonly every: number
   readonly anchor: number | undefined
 }
 
@@ -83,8 +84,8 @@ function later(local: number, period: LongPeriod, n: number): number {
 }
 
 /** Hours and minutes: from where clocks show a full one, and from where they are changed by a part of one. */
-function shortPeriodOf({ zone, period, anchor }: Calendar, time: number): Period {
-  const length = period === 'hour' ? HOUR_MS : MINUTE_MS
+function shortPeriodOf({ zone, period, every, anchor }: Calendar, time: number): Period {
+  const length = (period === 'hour' ? HOUR_MS : MINUTE_MS) * every
   const origin = anchor ?? -offsetAt(zone, time)
   const full = origin + Math.floor((time - origin) / length) * length
   const cuts = anchor === undefined ? (changes.get(zone) ?? []) : []
@@ -101,15 +102,14 @@ function shiftAt(zone: string, change: number): number {
 
 /** The latest start until then, and the earliest after it. */
 function periodOf(calendar: Calendar, time: number): Period {
-  const { zone, period, anchor } = calendar
+  const { zone, period, every, anchor } = calendar
   if (period === 'hour' || period === 'minute') return shortPeriodOf(calendar, time)
   const local = localAt(zone, time)
-  const first =
-    anchor === undefined
-      ? DateTime.fromMillis(local, { zone: 'utc' }).startOf(period).toMillis()
-      : localAt(zone, anchor)
-  const passed = Math.round((local - first) / (DAYS[period] * DAY_MS))
-  const starts = [-2, -1, 0, 1, 2].map((n) => timeOf(zone, later(first, period, passed + n)))
+  // 1970 began on a Thursday.
+  const ofAll = period === 'week' ? Date.UTC(1970, 0, 5) : FROM_MS
+  const first = anchor === undefined ? ofAll : localAt(zone, anchor)
+  const passed = Math.round((local - first) / (DAYS[period] * every * DAY_MS))
+  const starts = [-2, -1, 0, 1, 2].map((n) => timeOf(zone, later(first, period, (passed + n) * every)))
   return {
     start: Math.max(...starts.filter((start) => start <= time)),
     end: Math.min(...starts.filter((start) => start > time)),
@@ -184,10 +184,11 @@ function situation(anchored: boolean): fc.Arbitrary<{ calendar: Calendar; time: 
   const kind = fc.record({
     zone: fc.constantFrom(...zones),
     period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
+    every: fc.oneof(fc.constant(1), fc.constantFrom(2, 3, 5, 6, 12)),
   })
-  return kind.chain(({ zone, period }) => {
+  return kind.chain(({ zone, period, every }) => {
     const anchor = anchored ? anchorIn(zone, period) : fc.constant(undefined)
-    const calendar = anchor.map((time) => ({ zone, period, anchor: time }))
+    const calendar = anchor.map((time) => ({ zone, period, every, anchor: time }))
     const time = fc.oneof(anyTime, timeOfChange(zone), timeOfChange(zone))
     const beside = fc.option(fc.constantFrom(-1, 0, 1, -HOUR_MS, HOUR_MS), { nil: undefined })
     return fc.tuple(calendar, time, beside).map(([calendar, time, ms]) => ({
@@ -197,9 +198,10 @@ function situation(anchored: boolean): fc.Arbitrary<{ calendar: Calendar; time: 
   })
 }
 
-function periodsIn({ zone, period, anchor }: Calendar): PeriodAt {
+function periodsIn({ zone, period, every, anchor }: Calendar): PeriodAt {
   return periodsOf(period, {
     timeZone: zone,
+    every,
     ...(anchor === undefined ? {} : { anchor: new Date(anchor) }),
   }).periodAt
 }
@@ -241,7 +243,7 @@ test('the compared calendars contain the hard cases', () => {
 })
 
 describe('written out by hand:', () => {
-  test.each<[string, CalendarPeriod, string, string | undefined, readonly string[]]>([
+  test.each<[string, CalendarPeriod, string, string | undefined, readonly string[], number?]>([
     [
       'monthly from the 31st, never drifting, through summer time',
       'month',
@@ -464,8 +466,66 @@ describe('written out by hand:', () => {
       undefined,
       ['2026-10-25T02:59+02:00', '2026-10-25T02:00+01:00', '2026-10-25T02:01+01:00'],
     ],
-  ])('%s', (_, period, zone, anchor, starts) => {
-    const calendar = { zone, period, anchor: anchor === undefined ? undefined : Date.parse(anchor) }
+    [
+      'quarters',
+      'month',
+      'America/New_York',
+      undefined,
+      [
+        '2025-10-01T00:00-04:00',
+        '2026-01-01T00:00-05:00',
+        '2026-04-01T00:00-04:00',
+        '2026-07-01T00:00-04:00',
+      ],
+      3,
+    ],
+    [
+      'quarters from 30 November, which February does not have',
+      'month',
+      'UTC',
+      '2025-11-30T08:00Z',
+      ['2025-08-30T08:00Z', '2025-11-30T08:00Z', '2026-02-28T08:00Z', '2026-05-30T08:00Z'],
+      3,
+    ],
+    [
+      'half years',
+      'month',
+      'UTC',
+      undefined,
+      ['2026-01-01T00:00Z', '2026-07-01T00:00Z', '2027-01-01T00:00Z'],
+      6,
+    ],
+    [
+      'fortnights from a payday, through summer time',
+      'week',
+      'Europe/Berlin',
+      '2026-03-06T00:00+01:00',
+      ['2026-03-06T00:00+01:00', '2026-03-20T00:00+01:00', '2026-04-03T00:00+02:00'],
+      2,
+    ],
+    [
+      'terms of four years from 29 February',
+      'year',
+      'UTC',
+      '2024-02-29T00:00Z',
+      ['2020-02-29T00:00Z', '2024-02-29T00:00Z', '2028-02-29T00:00Z'],
+      4,
+    ],
+    [
+      'a quarter of a day ends where clocks change by an hour',
+      'hour',
+      'Europe/Berlin',
+      undefined,
+      [
+        '2026-03-28T18:00+01:00',
+        '2026-03-29T00:00+01:00',
+        '2026-03-29T03:00+02:00',
+        '2026-03-29T06:00+02:00',
+      ],
+      6,
+    ],
+  ])('%s', (_, period, zone, anchor, starts, every = 1) => {
+    const calendar = { zone, period, every, anchor: anchor === undefined ? undefined : Date.parse(anchor) }
     for (const [place, from] of starts.slice(0, -1).entries()) {
       const [start, end] = [Date.parse(from), Date.parse(starts[place + 1] ?? '')]
       for (const time of [start, Math.floor((start + end) / 2), end - 1]) {

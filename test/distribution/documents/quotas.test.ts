@@ -380,6 +380,25 @@ describe('the cookbook', () => {
     expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(999)
   })
 
+  test('twelve of these months are the year of a subscription', async () => {
+    const { report } = await block<{ report(org: app.Org, pages: number): Promise<number> }>(
+      'A monthly plan, with an upgrade in the middle',
+    )
+    for (const [since, ends] of [
+      ['2024-02-29T12:00:00Z', ['2026-03-29T12:00:00Z', '2027-02-28T12:00:00Z', '2028-02-29T12:00:00Z']],
+      ['2025-08-31T12:00:00Z', ['2026-03-31T12:00:00Z', '2026-06-30T12:00:00Z', '2026-08-31T12:00:00Z']],
+    ] as const) {
+      const org = await newOrg(`yearly since ${since}`, 'team', since)
+      for (const end of ends) {
+        at(ms(end) - 1)
+        const left = await report(org, 1)
+        await expect(report(org, left + 1)).rejects.toMatchObject({ retryAfter: 1 })
+        at(end)
+        expect(await report(org, 1)).toBe(999)
+      }
+    }
+  })
+
   test('a bucket that keeps its use', async () => {
     const { exported, exportRows, move } = await block<{
       exported: Quota

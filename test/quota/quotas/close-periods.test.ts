@@ -164,6 +164,26 @@ describe.each(periodic)('$name', ({ limiter }) => {
   })
 })
 
+test('a quarter is one period, and in the next one what is carried over counts', async () => {
+  const quarter = calendarWindow(10, 'month', { every: 3 })
+  const under = quotaOn(database, quarter, { keepEnded: true })
+  const [start, end] = [Date.UTC(2026, 0), Date.UTC(2026, 3)]
+  under.clock.ms = Date.UTC(2026, 1, 28)
+  await under.quota.limit('a', { rate: 7 })
+  under.clock.ms = end - 1
+  expect(await under.quota.limit('a', { rate: 4 })).toMatchObject({ success: false, retryAfter: 1 })
+  expect(await close(under, quarter)).toEqual([])
+  under.clock.advance(1)
+  expect(await close(under, quarter)).toEqual([{ key: 'a', start, end, used: 7, reserved: 0 }])
+
+  const carrying = calendarWindow(10, 'month', { every: 3, rollover: { max: 5 } })
+  const { clock, quota } = quotaOn(database, carrying)
+  clock.ms = start
+  await quota.limit('a', { rate: 7 })
+  clock.ms = end
+  expect(await quota.limit('a', { rate: 13 })).toMatchObject({ success: true, limit: 13, remaining: 0 })
+})
+
 test('each key is read under its own plan, and a plan without periods leaves its key', async () => {
   const plans: Record<string, Limiter> = {
     day: calendarWindow(10, 'day'),

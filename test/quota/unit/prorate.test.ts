@@ -41,6 +41,14 @@ test('periods are those of the plans: zones, anchors, clock changes', () => {
   expect(limiter).toEqual(same(calendarWindow(limiter.limit, 'month', options)))
 })
 
+test('a quarter is prorated as one period, and is not alike a month', () => {
+  const of = (tokens: number) => calendarWindow(tokens, 'month', { every: 3 })
+  const { limiter, start, end } = prorate(of(900), of(1800), new Date('2026-01-31T00:00:00Z'))
+  expect([start, end]).toEqual([Date.UTC(2026, 0), Date.UTC(2026, 3)])
+  expect(limiter).toEqual(same(of(1500)))
+  expect(() => prorate(of(900), large, new Date('2026-01-31T00:00:00Z'))).toThrow(refusal)
+})
+
 test('what is carried over is at most the tokens of the period', () => {
   const of = (tokens: number, max: number) => calendarWindow(tokens, 'month', { rollover: { max } })
   const { limiter } = prorate(of(100, 100), of(1000, 500), new Date('2026-04-29T00:00:00Z'))
