@@ -13,7 +13,7 @@ type Drizzle = '0.45' | '1.0'
 // in `test/schedule/answers`.
 
 /** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
-const ARITHMETIC = ['answers', 'quotas', 'leases']
+const ARITHMETIC = ['answers', 'quotas']
 /** What every driver and each of Drizzle's versions must do alike. */
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What a busy process gets from each driver, whatever Drizzle's version is. */

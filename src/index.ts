@@ -36,7 +36,7 @@ export type {
   RefundOptions,
   TxOptions,
 } from './kernel/options/calls.ts'
-export type { LeaseTerms, TransactionOf } from './kernel/options/choices.ts'
+export type { TransactionOf } from './kernel/options/choices.ts'
 export type { RatelimitConfig } from './kernel/options/config.ts'
 export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './kernel/options/grants.ts'
 export type { CreditsConfig } from './kernel/options/kinds.ts'

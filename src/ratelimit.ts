@@ -436,10 +436,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Gives back what is left of the leases, and ends the layers of `use`, such as counts of denials. Call it at
-   * the end of a process. Later calls take no leases. Without `lease` and `use` it does nothing. It takes at
-   * most ten seconds, because a database may never answer, and never rejects: units that cannot be given back
-   * stay charged.
+   * Ends the layers of `use`: prefetched units are given back, and counts of denials are written. Call it at
+   * the end of a process. Later calls prefetch nothing. Without `use` it does nothing. It takes at most ten
+   * seconds, because a database may never answer, and never rejects: units that cannot be given back stay
+   * charged.
    *
    * @example
    * ```ts

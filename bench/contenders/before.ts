@@ -18,7 +18,7 @@ export function theCommitBefore(checkout: string): Contender {
   }
 }
 
-/** The file that exports the package's public names. */
-export function entryOf(checkout: string): URL {
-  return pathToFileURL(resolve(checkout, 'dist/src/index.js'))
+/** The file that exports the public names of the package, or those of one of its other entries. */
+export function entryOf(checkout: string, entry = ''): URL {
+  return pathToFileURL(resolve(checkout, 'dist/src', entry, 'index.js'))
 }

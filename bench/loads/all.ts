@@ -11,10 +11,10 @@ import { flood } from './flood.ts'
 import { held } from './held.ts'
 import { hotUpdates } from './hot-updates.ts'
 import { IN_TRANSACTION } from './in-transaction.ts'
-import { LEASES } from './leases.ts'
 import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { NETWORK } from './network.ts'
+import { PREFETCHING } from './prefetch.ts'
 import { processes } from './processes.ts'
 import { SEVERAL } from './several.ts'
 import { SLOTS } from './slots.ts'
@@ -30,7 +30,7 @@ export const LOADS: readonly Load[] = [
   ...CREDITS,
   ...IN_TRANSACTION,
   ...NETWORK,
-  ...LEASES,
+  ...PREFETCHING,
   ...SLOTS,
   contended,
   ...CITUS,

@@ -11,10 +11,10 @@ import { firstSecondInto, floodInto, MIN_ROWS } from '../loads/flood.ts'
 import { BESIDE_HELD, FREE } from '../loads/held.ts'
 import { HOT_SHARE, INDEXES_KB, TABLE_KB } from '../loads/hot-updates.ts'
 import { ALL_INSIDE, BARE_INSIDE, INSIDE, TWO_TABLES_INSIDE } from '../loads/in-transaction.ts'
-import { LEASING } from '../loads/leases.ts'
 import type { Figure, LoadResult } from '../loads/load.ts'
 import { LEFT_MB } from '../loads/memory.ts'
 import { networkLoad, ROUND_TRIPS_MS } from '../loads/network.ts'
+import { PREFETCH } from '../loads/prefetch.ts'
 import {
   EVERYBODY,
   EVERYBODY_ALONE,
@@ -64,7 +64,7 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     ...CLIFFS.map(({ call, against, atLeast }) =>
       compared(CLIFFS_LOAD, 'perSecond', call, against, { atLeast }),
     ),
-    ...ofLeases(),
+    ...ofPrefetch(),
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
     compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
@@ -116,18 +116,18 @@ function ofSeveral(): Target[] {
   ]
 }
 
-function ofLeases(): Target[] {
+function ofPrefetch(): Target[] {
   const redis = flexibleRedis.name
   return [
-    compared('leases-1000-keys', 'perSecond', LEASING, redis, { atLeast: 5 }),
-    compared('leases-1-key', 'perSecond', LEASING, redis, { atLeast: 8 }),
-    compared('leases-10000-keys', 'perSecond', LEASING, redis, { atLeast: 3 }),
-    compared('leases-1-caller', 'p50Ms', LEASING, redis, { atMost: 0.1 }),
-    compared('leases-network', 'perSecond', LEASING, THIS_PACKAGE, { atLeast: 20 }),
-    compared('leases-1000-keys', 'nodeCpuUs', LEASING, redis, { atMost: 0.25 }),
-    compared('leases-1000-keys', 'serverCpuUs', LEASING, THIS_PACKAGE, { atMost: 0.1 }),
-    compared('leases-1000-keys', 'perSecond', LEASING, MEMORY_STORE, { atLeast: 0.4 }),
-    compared('leases-1-key', 'perSecond', LEASING, MEMORY_STORE, { atLeast: 0.4 }),
+    compared('prefetch-1000-keys', 'perSecond', PREFETCH, redis, { atLeast: 5 }),
+    compared('prefetch-1-key', 'perSecond', PREFETCH, redis, { atLeast: 8 }),
+    compared('prefetch-10000-keys', 'perSecond', PREFETCH, redis, { atLeast: 3 }),
+    compared('prefetch-1-caller', 'p50Ms', PREFETCH, redis, { atMost: 0.1 }),
+    compared('prefetch-network', 'perSecond', PREFETCH, THIS_PACKAGE, { atLeast: 20 }),
+    compared('prefetch-1000-keys', 'nodeCpuUs', PREFETCH, redis, { atMost: 0.25 }),
+    compared('prefetch-1000-keys', 'serverCpuUs', PREFETCH, THIS_PACKAGE, { atMost: 0.1 }),
+    compared('prefetch-1000-keys', 'perSecond', PREFETCH, MEMORY_STORE, { atLeast: 0.4 }),
+    compared('prefetch-1-key', 'perSecond', PREFETCH, MEMORY_STORE, { atLeast: 0.4 }),
   ]
 }
 

@@ -23,8 +23,8 @@ export interface DecisionMessage {
   readonly degraded: boolean
   /** Whether `dryRun` let a call pass that the limit denies. */
   readonly wouldDeny: boolean
-  /** Whether a lease answered instead of the database. */
-  readonly leased: boolean
+  /** Whether prefetched units answered instead of the database. */
+  readonly prefetched: boolean
   /** Whether the call joined a caller's transaction. */
   readonly joined: boolean
   /** Milliseconds from the call to its answer. */

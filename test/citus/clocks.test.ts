@@ -1,4 +1,5 @@
 import { block, lockout } from 'drizzle-ratelimit/lockout'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
@@ -99,21 +100,21 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       await expectOwnClock('list', KEYS.length, ID_PREFIX)
     })
 
-    test('reserve, commit and a lease', async () => {
+    test('reserve, commit and prefetch', async () => {
       const quota = new Ratelimit({ ...optionsOf('quota'), limiter: limiters['fixed window'], durable: true })
-      const leased = new Ratelimit({
-        ...optionsOf('leased'),
+      const prefetching = new Ratelimit({
+        ...optionsOf('prefetch'),
         limiter: limiters['fixed window'],
-        lease: { tokens: 5, for: '1s' },
+        use: [prefetch({ tokens: 5, for: '1s' })],
       })
       for (const key of KEYS) {
         const reserved = await quota.reserve(key, { rate: 5 })
         if (reserved.success) await reserved.commit(2)
-        await leased.limit(key)
+        await prefetching.limit(key)
       }
-      await leased.close()
+      await prefetching.close()
       await expectOwnClock('quota')
-      await expectOwnClock('leased')
+      await expectOwnClock('prefetch')
     })
 
     test('changePlan, of known keys and new ones', async () => {

@@ -1,5 +1,6 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../src/calendar/index.ts'
@@ -117,12 +118,13 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     await Promise.all(keys.map((key) => a.limit(key, { rate: 1 + Number(key.slice(1)) })))
     return new Limit('api', { ratelimit: a, limiterOf: () => monthly }).used()
   },
-  'leases, given back': async (placed) => {
-    const leased = new Ratelimit({ ...optionsOf(placed), limiter: monthly, lease: { tokens: 5, for: '1s' } })
+  'prefetch, given back': async (placed) => {
+    const use = [prefetch({ tokens: 5, for: '1s' })]
+    const prefetching = new Ratelimit({ ...optionsOf(placed), limiter: monthly, use })
     const passed = []
-    for (let i = 0; i < 8; i++) passed.push((await leased.limit('k')).success)
-    await leased.close()
-    return [passed, (await leased.getRemaining('k')).used]
+    for (let i = 0; i < 8; i++) passed.push((await prefetching.limit('k')).success)
+    await prefetching.close()
+    return [passed, (await prefetching.getRemaining('k')).used]
   },
   'a rollover': async (placed) => {
     const first = new Quota({ ...optionsOf(placed), limiter: rolling, durable: true })

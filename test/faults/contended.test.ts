@@ -1,4 +1,5 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, spend } from '../../src/quota/index.ts'
@@ -39,7 +40,9 @@ const onRow =
 const calls: Readonly<Record<string, Ready>> = {
   limit: onRow((ratelimit) => ratelimit.limit(SECRET)),
   'limit with a ledger': onRow((ratelimit) => ratelimit.limit(SECRET), { use: [ledger(async () => {})] }),
-  'limit with a lease': onRow((ratelimit) => ratelimit.limit(SECRET), { lease: { tokens: 5, for: '1m' } }),
+  'limit with prefetch': onRow((ratelimit) => ratelimit.limit(SECRET), {
+    use: [prefetch({ tokens: 5, for: '1m' })],
+  }),
   'limit with once': onRow((ratelimit) => ratelimit.limit(SECRET, { once: { id: 'job', for: '1d' } })),
   blockUntilReady: onRow((ratelimit) => ratelimit.blockUntilReady(SECRET, '1h')),
   limitAll: async (db, prefix) => {

@@ -2,6 +2,7 @@ import { createServer } from 'node:net'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import { ledger } from 'drizzle-ratelimit/ledger'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import postgres from 'postgres'
@@ -124,8 +125,8 @@ const ways: Record<string, Open> = {
     const { ratelimit, left } = windowOn(db, { timeout, use: [ledger(async () => {})] })
     return { call: () => ratelimit.limit(SECRET), left }
   },
-  'limit with a lease': async (db, timeout) => {
-    const { ratelimit, left } = windowOn(db, { timeout, lease: { tokens: 5, for: '1m' } })
+  'limit with prefetch': async (db, timeout) => {
+    const { ratelimit, left } = windowOn(db, { timeout, use: [prefetch({ tokens: 5, for: '1m' })] })
     return { call: () => ratelimit.limit(SECRET), left }
   },
   'limit with once': async (db, timeout) => {
@@ -242,16 +243,16 @@ describe('calls that share a statement', () => {
     expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used })
   })
 
-  test('that fetches a lease: the one that gives up is not charged, and the other one is', async () => {
+  test('that prefetches: the one that gives up is not charged, and the other one is', async () => {
     const { db, pool } = poolOf()
-    const { ratelimit, left } = windowOn(db, { timeout: '1m', lease: { tokens: 5, for: '1h' } })
+    const { ratelimit, left } = windowOn(db, { timeout: '1m', use: [prefetch({ tokens: 5, for: '1h' })] })
     await ratelimit.limit(SECRET)
     const client = await pool.connect()
     const [hasty, patient] = [errorOf(waits(ratelimit, SECRET)), ratelimit.limit(SECRET)]
     expect(await hasty).toMatchObject({ code: 'TIMEOUT' })
     client.release()
     expect(await patient).toMatchObject({ success: true })
-    expect(await ratelimit.limit(SECRET)).toHaveProperty('leased')
+    expect(await ratelimit.limit(SECRET)).toHaveProperty('prefetched')
     await ratelimit.close()
     expect(await left()).toBe(97)
   })

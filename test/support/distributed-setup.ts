@@ -76,9 +76,9 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'concurrency/credits-shared.test.ts': [],
   'denials/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
-  'behaviour/leases/leases.test.ts': [
-    'a call that fetches a lease shares its statement with calls that fetch none',
-    'get back all leases that are over by one statement',
+  'prefetch/answers/prefetch.test.ts': [
+    'a call that fetches a stock shares its statement with calls that fetch none',
+    'get back all stocks that are over by one statement',
   ],
   'behaviour/quotas/at-least.test.ts': ['calls with and without atLeast share a statement'],
   'behaviour/outages/limit-all.test.ts': [

@@ -47,12 +47,10 @@ export const TEN: Record<TenName, Limiter> = {
 }
 
 /** A quota with a prefix and a clock of its own. */
-type WithoutLease = Extract<QuotaConfig, { readonly lease?: never }>
-
 export interface QuotaUnderTest {
   readonly clock: TestClock
   readonly prefix: string
-  readonly config: WithoutLease
+  readonly config: QuotaConfig
   readonly quota: Quota
   /** With the version of each row, so that even writing the same again would show. */
   rows(): Promise<Record<string, unknown>[]>
@@ -70,7 +68,7 @@ export function quotaOn(
   const config = {
     ...{ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0, durable: false },
     ...options,
-  } as WithoutLease
+  } as QuotaConfig
   const rows = () =>
     database.rows(
       `select xmin::text, ctid::text, to_jsonb(stored) as stored from rate_limit_ephemeral stored where prefix = $1`,

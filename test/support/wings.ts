@@ -9,6 +9,7 @@ export const WINGS = [
   'ledger',
   'lockout',
   'otel',
+  'prefetch',
   'quota',
   'reports',
   'schedule',

@@ -74,8 +74,8 @@ export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'gr
 export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
   const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
-  const { granted, state, leased } = decision
-  if (leased) return leased
+  const { granted, state, prefetched } = decision
+  if (prefetched) return prefetched
   // The capacity limits the sum of equal refunds. The part of each one is unknown, so each answer shows the
   // state after all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)

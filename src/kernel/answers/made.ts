@@ -1,7 +1,7 @@
 import type { Allowed, Denied } from './results.ts'
 
-// Where answers begin. What more they say is added to them. Only a lease writes its own, because it answers
-// without what is here.
+// Where answers begin. What more they say is added to them. Only answers from prefetched units are written
+// elsewhere, because they need nothing of what is here.
 
 /** An answer to which more is added. */
 type Writable<Answer> = { -readonly [Name in keyof Answer]: Answer[Name] }

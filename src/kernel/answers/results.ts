@@ -68,10 +68,10 @@ export interface Allowed extends Remaining {
    */
   readonly repeated?: true
   /**
-   * A lease answered from memory. `remaining` is what is left of the lease, so the limit has at least as much
-   * left, and `reset` is the time at which the limit is full again after the whole lease was used.
+   * The process has answered from units that it had prefetched. `remaining` is what is left of them, so the
+   * limit has at least as much left, and `reset` is the time at which it is full again after all were used.
    */
-  readonly leased?: true
+  readonly prefetched?: true
   /** With `dryRun`: the denial that this call would have got. Nothing was consumed. */
   readonly wouldDeny?: Denied
   /** The database did not answer, and `onError: 'allow'` let the call pass. `remaining` is not known. */

@@ -33,6 +33,6 @@ export function checkerBeside(
   return new Checker({
     rows: own,
     terms: { ...PLAIN, limiter, hash: terms.hash },
-    alone: { ...alone, sweeps, maxBlockedKeys: undefined, leases: undefined },
+    alone: { ...alone, sweeps, maxBlockedKeys: undefined, inAdvance: undefined },
   })
 }

@@ -1,4 +1,3 @@
-import type { Leases, Terms } from '../../leases/leases.ts'
 import { type Answered, AnswerTo } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
@@ -14,6 +13,7 @@ import { refusalAt } from './admission.ts'
 import { type At, type Bounds, isCallTime } from './bounds.ts'
 import { Circuit } from './circuit.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
+import type { InAdvance } from './in-advance.ts'
 import type { Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
@@ -33,18 +33,18 @@ export class Checker implements Memory, Parts {
   readonly circuit: Circuit = new Circuit()
   /** For calls outside of the key queues. */
   readonly #room: Room
-  /** The calls in the key queues, and those that wait for leases. */
+  /** The calls in the key queues, and those that wait for units that were taken in advance. */
   readonly #waiting: WaitingCalls = { calls: 0 }
   readonly #sender: Sender
   readonly #answered: (outcome: Outcome) => Answered
-  #dispatcher: Dispatcher
+  readonly #dispatcher: Dispatcher
   /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
-  /** Loaded before the first call that could use it. */
-  leases: Leases | undefined
+  /** Answers calls from units that were taken in advance. */
+  readonly inAdvance: InAdvance | undefined
 
   constructor({ rows, terms, alone }: Parts) {
-    const { connections, goOn, watch } = alone
+    const { bounds, connections, goOn, inAdvance, watch } = alone
     this.rows = rows
     this.terms = terms
     this.alone = alone
@@ -65,9 +65,19 @@ export class Checker implements Memory, Parts {
       },
       failed: forgetAfter,
     }
-    this.#dispatcher = connections
+    const dispatcher = connections
       ? new Coalescer(decider, connections, this.#waiting)
       : new Direct(decider, this.#room)
+    this.inAdvance = inAdvance?.({
+      ...{ goOn, dispatcher, clock: rows.namespace.clock, waiting: this.#waiting },
+      giveBack: async (refund) => {
+        try {
+          await this.#decideAlone(refund, bounds, () => {})
+        } catch {}
+      },
+    })
+    this.#dispatcher = this.inAdvance ?? dispatcher
+    if (this.inAdvance) register(this)
   }
 
   /**
@@ -93,44 +103,21 @@ export class Checker implements Memory, Parts {
     const joined = this.joined(tx)
     if (!isRequest(call)) return resultOf(unlimitedOutcome(call, this.clockMs()))
     if (joined) return this.#decideIn(joined, call).then(resultOf)
-    const { maxBlockedKeys, leases } = this.alone
-    if ((maxBlockedKeys && !this.#denials) || (leases && !this.leases)) {
-      return this.#load(maxBlockedKeys, leases).then(() => {
+    const { maxBlockedKeys } = this.alone
+    if (maxBlockedKeys && !this.#denials) {
+      return this.#remember(maxBlockedKeys).then(() => {
         bounds?.signal?.throwIfAborted()
         return this.#decide(call, tx, bounds, resultOf)
       })
     }
-    const known = this.leases?.decide(call) ?? this.#denials?.decide(call)
+    const known = this.inAdvance?.decide(call) ?? this.#denials?.decide(call)
     return known ? resultOf({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds, resultOf)
   }
 
-  /** Each call loads them itself, because in Workers a call cannot wait for the promise of another. */
-  async #load(maxBlockedKeys: number | undefined, terms: Terms | undefined): Promise<void> {
-    const { bounds, goOn } = this.alone
-    if (maxBlockedKeys) {
-      const { DenyCache } = await import('./deny-cache.ts')
-      this.#denials ??= new DenyCache(this.rows, maxBlockedKeys)
-    }
-    if (!terms) return
-    const { Leases } = await import('../../leases/leases.ts')
-    if (this.leases) return
-    this.#dispatcher = this.leases = new Leases({
-      ...{ terms, goOn, clock: this.rows.namespace.clock, dispatcher: this.#dispatcher },
-      waiting: this.#waiting,
-      giveBack: async (refund) => {
-        try {
-          await this.#decideAlone(refund, bounds, () => {})
-        } catch {}
-      },
-    })
-    register(this)
-  }
-
-  /** Gives back what is left of the leases. Calls after it take none. */
-  async endLeases(): Promise<void> {
-    const { leases } = this.alone
-    if (leases) await this.#load(undefined, leases)
-    await this.leases?.close()
+  /** Each call loads it itself, because in Workers a call cannot wait for the promise of another. */
+  async #remember(maxBlockedKeys: number): Promise<void> {
+    const { DenyCache } = await import('./deny-cache.ts')
+    this.#denials ??= new DenyCache(this.rows, maxBlockedKeys)
   }
 
   /** Lets a call outside of the key queues in. Call the returned function at its end. Throws `OVERLOADED`. */
@@ -188,7 +175,7 @@ export class Checker implements Memory, Parts {
   followUpJoined(call: Call): void {
     if (!addsTo(call) && call.limiter === this.terms.limiter) return
     this.forgetDenials(call.key)
-    if (addsTo(call)) this.leases?.setAside(call.key)
+    if (addsTo(call)) this.inAdvance?.setAside(call.key)
   }
 
   forgetDenials(key: string): void {
@@ -201,7 +188,7 @@ export class Checker implements Memory, Parts {
   }
 
   forget(key: string, after: 'refund' | 'reset'): void {
-    if (after === 'reset') this.leases?.forget(key)
+    if (after === 'reset') this.inAdvance?.forget(key)
   }
 
   /** The injected time or this machine's, for answers that do not depend on the exact time. */

@@ -2,16 +2,28 @@ import { HANDLE } from '../base/handle.ts'
 import type { AnyLayer } from '../options/choices.ts'
 import type { Layer } from '../options/layer.ts'
 import type { Settings } from '../options/table.ts'
+import { checkOption } from '../options/validate.ts'
 import type { Ledger } from '../store/call.ts'
-import type { Parts } from './parts.ts'
+import type { Alone, Parts } from './parts.ts'
 
 /** What a layer of the package sees of its limiter. */
 export type LayerParts = Pick<Parts, 'rows' | 'alone'>
 
+/** What a layer cannot be combined with, and why. */
+export type Exclusion = readonly [
+  name: string,
+  isThere: (settings: Settings) => unknown,
+  /** A sentence. */
+  because: string,
+]
+
 /** What a layer of the package gives to each limiter. */
 export interface OwnParts {
+  readonly excludes?: readonly Exclusion[]
   /** Hands out the entries of its statements. */
   ledger?(settings: Settings): Ledger
+  /** Takes units of its keys in advance. */
+  readonly inAdvance?: NonNullable<Alone['inAdvance']>
   /** What gets to know how its calls were answered. */
   begin?(parts: LayerParts): Layer[]
 }
@@ -23,9 +35,25 @@ export function ownLayer<L extends AnyLayer>(layer: L, own: OwnParts): L {
   return { ...layer, [HANDLE]: own }
 }
 
-/** What the layers of the package give. No two of them give the same. */
-export function partsIn(use: readonly AnyLayer[]): OwnParts {
-  return Object.assign({}, ...use.map((layer: OwnLayer) => layer[HANDLE]))
+/**
+ * What the layers of the package give. No two of them give the same.
+ *
+ * @throws RatelimitError `INVALID_OPTION` if one of them cannot be combined with the other settings.
+ */
+export function partsIn(settings: Settings): Omit<OwnParts, 'excludes'> {
+  const layers: readonly OwnLayer[] = settings.use
+  const parts = layers.map(({ name, [HANDLE]: { excludes = [], ...own } = {} }) => {
+    for (const [other, isThere, because] of excludes) {
+      checkOption(!isThere(settings), `${name} cannot be combined with ${other}. ${because}`)
+    }
+    return own
+  })
+  return Object.assign({}, ...parts)
+}
+
+/** Whether there is a layer of the package with this name. */
+export function hasLayer({ use }: Settings, name: string): boolean {
+  return use.some((layer) => layer.name === name && HANDLE in layer)
 }
 
 /** Whether it is a layer of others, which is told of the calls itself. */

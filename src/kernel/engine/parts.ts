@@ -1,4 +1,3 @@
-import type { Terms } from '../../leases/leases.ts'
 import type { Reporting } from '../answers/answer.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Limiter } from '../limits/algorithm.ts'
@@ -6,6 +5,7 @@ import type { Layer } from '../options/layer.ts'
 import type { Watch } from '../queue/long-waits.ts'
 import type { Asking } from '../store/store.ts'
 import type { Timeout } from './bounds.ts'
+import type { InAdvance, Supplier } from './in-advance.ts'
 import type { GoOn, Sweeps } from './sweeps.ts'
 
 /** What a checker is made of. */
@@ -41,8 +41,8 @@ export interface Alone {
   readonly sweeps: Sweeps
   readonly watch: Watch
   readonly maxBlockedKeys?: number | undefined
-  /** The terms of leases. Undefined if the database decides each call. */
-  readonly leases?: Terms | undefined
+  /** Takes units in advance. Undefined if the database decides each call. */
+  readonly inAdvance?: ((supplier: Supplier) => InAdvance) | undefined
   readonly goOn: GoOn
 }
 

@@ -33,8 +33,8 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   const about = { prefix, statement: 'remove', keys: 1 } as const
   await runOn(checker, tx, 'changes', async (connection) => {
     const change = () => timed(about, () => resetOn(connection))
-    // Units of a lease that came back after the reset would lower the count of the new row.
-    if (!connection.isTransaction) await checker.leases?.returned()
+    // Units in memory that came back after the reset would lower the count of the new row.
+    if (!connection.isTransaction) await checker.inAdvance?.returned()
     await (connection.isTransaction ? change() : checker.alone.watch(change)).finally(forget)
   }).finally(forget)
 }

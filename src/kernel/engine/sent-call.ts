@@ -54,7 +54,7 @@ export class SentCall<T, R extends Queued = Request, D = Decision>
     this.#sent = sent
     this.#resultOf = resultOf
     sender.dispatcher().add(this)
-    // A call that a lease has answered needs no timer.
+    // A call that memory has answered needs no timer.
     if (!this.#isDecided) this.watch()
   }
 

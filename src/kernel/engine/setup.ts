@@ -1,10 +1,9 @@
-import type { Terms } from '../../leases/leases.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
 import { parseDuration } from '../duration.ts'
 import { unlimited } from '../limits/unlimited.ts'
-import type { AnyLayer, LeaseTerms } from '../options/choices.ts'
+import type { AnyLayer } from '../options/choices.ts'
 import type { RatelimitConfig } from '../options/config.ts'
 import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
@@ -19,15 +18,16 @@ import { type GoOn, sweepsOf } from './sweeps.ts'
 
 const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
 
-/** The default of the `maxKeys` of leases. */
-const LEASED_KEYS = 10_000
-
-/** The checker of these settings. */
+/**
+ * The checker of these settings.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
 export function checkerOf(settings: Settings): Checker {
   const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
-  const { onError, onOtherPlan, lease, timeout, grace } = settings
+  const { onError, onOtherPlan, timeout, grace } = settings
   const use: readonly AnyLayer[] = settings.use
-  const own = partsIn(use)
+  const own = partsIn(settings)
   // The checker of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
   const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
@@ -64,7 +64,7 @@ export function checkerOf(settings: Settings): Checker {
     sweeps: sweepsOf(rows, settings.cleanupProbability ?? (keepEnded ? 0 : 0.1), keepEnded, goOn),
     watch: watchFor(prefix, coalesce),
     maxBlockedKeys: settings.inMemoryBlock ? settings.maxBlockedKeys : undefined,
-    leases: lease && termsOf(lease),
+    inAdvance: own.inAdvance,
     goOn,
   }
   const terms: Parts['terms'] = {
@@ -77,11 +77,6 @@ export function checkerOf(settings: Settings): Checker {
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
   }
   return new Checker({ rows, terms, alone })
-}
-
-/** The terms of the leases, with the default. */
-function termsOf({ tokens, for: time, maxKeys = LEASED_KEYS }: LeaseTerms): Terms {
-  return { tokens, forMs: parseDuration(time, 'lease.for'), maxKeys }
 }
 
 /** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */

@@ -66,10 +66,10 @@ async function sweepAll(checker: Checker, sweeper: Sweeper, clock: number | null
 /** The longest time that `close` takes: a database may never answer. */
 const CLOSING_MS = 10_000
 
-/** Gives back what is left of the leases, and ends the layers. Gives up when the time is over. */
+/** Gives back units that were taken in advance, and ends the layers. Gives up when the time is over. */
 export function close(checker: Checker): Promise<void> {
   const closing = async () => {
-    await checker.endLeases()
+    await checker.inAdvance?.close()
     await Promise.all(checker.terms.layers.map((layer) => quietly(() => layer.close?.())))
   }
   return new Promise((resolve, reject) => {

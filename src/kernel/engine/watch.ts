@@ -15,7 +15,7 @@ export interface Watched {
 /** The published part of a decision. */
 export interface Report {
   readonly answer: Pick<LimitResult, 'success' | 'limit' | 'remaining' | 'retryAfter' | 'degraded'> &
-    Pick<Allowed, 'wouldDeny' | 'leased'>
+    Pick<Allowed, 'wouldDeny' | 'prefetched'>
   /** Default: the rate of the call. */
   readonly rate?: number | undefined
 }
@@ -48,7 +48,7 @@ function publish(
   { answer, rate = call.rate }: Report,
   how: { readonly joined: boolean; readonly durationMs: number },
 ): void {
-  const { success, limit, remaining, retryAfter, degraded = false, leased = false } = answer
+  const { success, limit, remaining, retryAfter, degraded = false, prefetched = false } = answer
   const decision: DecisionMessage = {
     prefix: checker.rows.namespace.prefix,
     key: call.key,
@@ -59,7 +59,7 @@ function publish(
     retryAfter,
     degraded,
     wouldDeny: answer.wouldDeny !== undefined,
-    leased,
+    prefetched,
     ...how,
   }
   channels.decision?.publish(decision)

@@ -217,8 +217,8 @@ export interface Answering<Column extends StateColumn, Param extends string> {
   readonly integersOnly: boolean
   /** By how many units a rate may exceed the available ones and still be granted, as fractions are inexact. */
   readonly tolerance: number
-  /** Whether the database has to see each call when it is made. No lease answers it then. Default: `false`. */
-  readonly excludesLeases?: true
+  /** Whether the database has to see each call, so that no units are taken in advance. Default: `false`. */
+  readonly seesEachCall?: true
   /**
    * For an algorithm that keeps it: the settled part of a count, which is the count without the reservations;
    * and the most that was settled in the window so far.

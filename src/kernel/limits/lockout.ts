@@ -34,7 +34,7 @@ const algorithm: Algorithm<Column, Param> = {
   integersOnly: true,
   tolerance: 0,
   // The block would start when the limit is reached by units that are not used yet.
-  excludesLeases: true,
+  seesEachCall: true,
 
   sql: {
     holds: ({ windowStart, lastRefill }, clock, { periodMs, maxMs }) =>

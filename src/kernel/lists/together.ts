@@ -21,7 +21,7 @@ import { found } from './enough.ts'
 import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'
-import { withoutLeases } from './without-leases.ts'
+import { withUnitsInRows } from './units-in-rows.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
@@ -141,7 +141,7 @@ export async function takeTogether(
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
   }
   try {
-    return await withoutLeases(asked, (time) =>
+    return await withUnitsInRows(asked, (time) =>
       chargeTogether(asked, time, { rows, groups, notes }, followUp),
     )
   } finally {

@@ -1,8 +1,6 @@
-import { checkOptions } from '../base/check-options.ts'
 import { HANDLE } from '../base/handle.ts'
 import { isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { LEASE_NAMES, type LeaseTerms } from './choices.ts'
 import type { Layer } from './layer.ts'
 import { checkOption } from './validate.ts'
 
@@ -10,9 +8,6 @@ import { checkOption } from './validate.ts'
 
 /** In characters. Shorter secrets can be guessed. */
 const MIN_SECRET = 16
-
-/** The longest lease. What a process that ends does not give back is lost for others. */
-const MAX_LEASE_MS = 3_600_000
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkFunction(value: unknown, name: string): void {
@@ -68,17 +63,6 @@ export function checkThresholds(value: unknown, name: string): void {
   checkOption(
     Array.isArray(value) && Array.from(value).every(isThreshold),
     `${name} must be a list of shares above 0, { used } above 0, and { left } of 0 or more.`,
-  )
-}
-
-/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
-export function checkLease(lease: LeaseTerms): void {
-  checkOptions(lease, LEASE_NAMES, 'lease')
-  const { tokens, for: time, maxKeys = 1 } = lease
-  const isWhole = [tokens, maxKeys].every((units) => Number.isSafeInteger(units) && units > 0)
-  checkOption(
-    parseDuration(time, 'lease.for') <= MAX_LEASE_MS && isWhole,
-    'tokens and maxKeys of a lease must be whole numbers above 0, and for at most an hour.',
   )
 }
 

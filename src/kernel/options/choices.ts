@@ -1,4 +1,3 @@
-import type { NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 import type { RatelimitError } from '../errors.ts'
@@ -152,42 +151,13 @@ export interface Degrading {
   readonly onDegraded?: (error: RatelimitError) => void
 }
 
-/** The size and the length of leases. */
-export interface LeaseTerms {
-  /** The most units that a process takes in advance for a key. A whole number. */
-  readonly tokens: number
-  /** How long a process may use the units. After that it gives back what is left. At most an hour. */
-  readonly for: Duration
-  /** How many keys are remembered. The least recently checked one is dropped first. Default: `10_000`. */
-  readonly maxKeys?: number
-}
-
-export const LEASE_NAMES: NamesOf<LeaseTerms> = { tokens: true, for: true, maxKeys: true }
-
-export interface Asking {
-  readonly lease?: never
+export interface Blocking {
   /**
    * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row
    * first. A lockout can be blocked without it. It cannot be used with `dryRun` or
    * `inMemoryBlock`. Default: `false`.
    */
   readonly blocks?: boolean
-}
-
-export interface Leasing {
-  /**
-   * Answers most calls of busy keys from memory. The second call of a key within `for` takes up to `tokens`
-   * more than it needs, and the calls that follow use them. The unused ones are given back. Fixed and calendar
-   * windows never exceed their limit; other limits grant in any time at most what they grant without leases in
-   * a time that is longer by `for`. Default: none.
-   */
-  readonly lease: LeaseTerms
-  readonly coalesce?: true
-  readonly durable?: false
-  readonly synchronousCommit?: never
-  readonly keepEnded?: false
-  readonly thresholds?: never
-  readonly blocks?: false
 }
 
 /** The transactions of a database. */
@@ -206,8 +176,8 @@ export type AnyLayer = Layer | LedgerLayer
 
 export interface NotRecording {
   /**
-   * Layers: `countDenials()` of `drizzle-ratelimit/denials`, `ledger(...)` of `drizzle-ratelimit/ledger`, or
-   * some of your own. The order means nothing. Default: none.
+   * Layers: `prefetch(...)` of `drizzle-ratelimit/prefetch`, `countDenials()` of `drizzle-ratelimit/denials`,
+   * `ledger(...)` of `drizzle-ratelimit/ledger`, or some of your own. The order means nothing. Default: none.
    */
   readonly use?: readonly Layer[]
 }
@@ -216,5 +186,4 @@ export interface Recording<D extends Database> {
   /** Layers, with a ledger. */
   readonly use: readonly (Layer | LedgerLayer<D>)[]
   readonly distributed?: false
-  readonly lease?: never
 }

@@ -1,6 +1,6 @@
 import type { Database } from '../database/database.ts'
 import type {
-  Asking,
+  Blocking,
   Coalescing,
   Degrading,
   Denials,
@@ -8,7 +8,6 @@ import type {
   EitherTable,
   EitherWay,
   Keeping,
-  Leasing,
   NoDenials,
   NoPeriods,
   NotRecording,
@@ -21,6 +20,7 @@ import type {
 import type { CommonConfig } from './common.ts'
 
 type EitherConfig<D extends Database> = CommonConfig<D> &
+  Blocking &
   (NotRecording | Recording<D>) &
   (EitherWay | Coalescing) &
   (NoDenials | Denials) &
@@ -29,12 +29,10 @@ type EitherConfig<D extends Database> = CommonConfig<D> &
 /** Options of the constructor of {@link Ratelimit}. */
 export type RatelimitConfig<D extends Database = Database> = EitherConfig<D> &
   NoPeriods &
-  (EitherTable | DurableTable) &
-  (Asking | Leasing)
+  (EitherTable | DurableTable)
 
 /** Options of the constructor of `Quota`. */
 export type QuotaConfig<D extends Database = Database> = EitherConfig<D> &
   (Sweeping | Keeping) &
   Reporting &
-  QuotaTable &
-  (Asking | (Leasing & { readonly durable: false }))
+  QuotaTable

@@ -3,7 +3,7 @@ import { ofQuota } from './checks.ts'
 import type { QuotaConfig, RatelimitConfig } from './config.ts'
 import type { CreditQuotaConfig, CreditsConfig, Kind } from './kinds.ts'
 import { type ConfigName, OF_QUOTA, OPTIONS, type Settings } from './table.ts'
-import { checkOption, isBalance } from './validate.ts'
+import { checkOption } from './validate.ts'
 
 /**
  * The options of a constructor, checked, with their defaults.
@@ -54,10 +54,6 @@ type Combination = readonly [isWrong: (settings: Settings, given: QuotaConfig) =
 
 /** What cannot be combined, or needs another option. */
 const COMBINATIONS: readonly Combination[] = [
-  [
-    ({ use }, { distributed, lease }) => (distributed || lease) && use.some(({ name }) => name === 'ledger'),
-    'ledger cannot be combined with distributed or lease.',
-  ],
   [({ keepEnded, grace }) => grace !== undefined && !keepEnded, 'grace needs keepEnded: true.'],
   [
     ({ keepEnded, cleanupProbability }) => keepEnded && cleanupProbability,
@@ -80,19 +76,8 @@ const COMBINATIONS: readonly Combination[] = [
     'maxBlockedKeys needs inMemoryBlock: true.',
   ],
   [
-    (_, { blocks, dryRun, inMemoryBlock, lease, limiter }) =>
-      blocks && (dryRun || inMemoryBlock || lease || limiter.algorithm.numbers.block),
-    'blocks has no meaning with dryRun, inMemoryBlock or lease, and a lockout can be blocked without it.',
-  ],
-  [
-    ({ coalesce }, { lease, durable, keepEnded, thresholds, limiter }) =>
-      lease &&
-      (durable ||
-        keepEnded ||
-        thresholds ||
-        !coalesce ||
-        isBalance(limiter) ||
-        limiter.algorithm.excludesLeases),
-    'lease has no meaning with durable, keepEnded, thresholds, a balance, a lockout or coalesce: false, as in Workers.',
+    (_, { blocks, dryRun, inMemoryBlock, limiter }) =>
+      blocks && (dryRun || inMemoryBlock || limiter.algorithm.numbers.block),
+    'blocks has no meaning with dryRun or inMemoryBlock, and a lockout can be blocked without it.',
   ],
 ]

@@ -105,12 +105,12 @@ export interface Decision extends Snapshot {
   readonly share?: number | undefined
   /** Of a key with several rows: those that have paid, or that a look has read. */
   readonly rows?: readonly Row[]
-  /** If a lease has answered the call: its answer. */
-  readonly leased?: Leased
+  /** If units that were taken in advance have answered the call: its answer. */
+  readonly prefetched?: Prefetched
 }
 
-/** The answer to a call that a lease has granted. */
-export interface Leased {
+/** The answer to a call that units in memory have granted. */
+export interface Prefetched {
   readonly success: true
   readonly limit: number
   readonly remaining: number
@@ -118,7 +118,7 @@ export interface Leased {
   readonly retryAfter: 0
   readonly start?: number
   readonly granted?: number
-  readonly leased: true
+  readonly prefetched: true
 }
 
 /** By how much the call changes the reserved amount of its row. Always 0 if the algorithm does not keep one. */

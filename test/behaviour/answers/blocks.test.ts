@@ -1,5 +1,6 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -243,7 +244,7 @@ test('keys are hashed, and may be as long as those of the limit', async () => {
 test.each<[string, () => unknown, string]>([
   ['dryRun', () => blocking({ dryRun: true }), 'INVALID_OPTION'],
   ['inMemoryBlock', () => blocking({ inMemoryBlock: true }), 'INVALID_OPTION'],
-  ['lease', () => blocking({ lease: { tokens: 5, for: '1s' } }), 'INVALID_OPTION'],
+  ['prefetch', () => blocking({ use: [prefetch({ tokens: 5, for: '1s' })] }), 'INVALID_OPTION'],
   ['a lockout', () => blocking({ limiter: lockout(5, '1m', { block: '1m' }) }), 'INVALID_OPTION'],
   ['no switch', () => blocking({ blocks: 'yes' }), 'INVALID_OPTION'],
   ['a prefix of its own rows', () => blocking({ prefix: 'api [blocked]' }), 'INVALID_PREFIX'],

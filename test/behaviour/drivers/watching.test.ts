@@ -1,4 +1,5 @@
 import diagnostics from 'node:diagnostics_channel'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, expect, test } from 'vitest'
 import {
   type DecisionMessage,
@@ -113,25 +114,25 @@ test('spend publishes what each limit gave, or that all deny', async () => {
 })
 
 test('answers from memory are published as those of the database are', async () => {
-  const decisions = messagesOn<DecisionMessage>('decision', 'leased')
+  const decisions = messagesOn<DecisionMessage>('decision', 'prefetch')
   const denials = messagesOn<DecisionMessage>('decision', 'remembered')
   const { db, statements } = watch(database.db)
-  const lease = { tokens: 10, for: '1h' } as const
+  const use = [prefetch({ tokens: 10, for: '1h' })]
   const wide = Ratelimit.fixedWindow(100, '1h')
-  const leasing = new Ratelimit({ db: database.db, limiter: wide, prefix: 'leased', lease, ...UNSWEPT })
+  const prefetching = new Ratelimit({ db: database.db, limiter: wide, prefix: 'prefetch', use, ...UNSWEPT })
   const blocking = new Ratelimit({ db, limiter, prefix: 'remembered', inMemoryBlock: true, ...UNSWEPT })
   const answers: LimitResult[] = []
-  for (let i = 0; i < 10; i++) answers.push(await leasing.limit('a'))
+  for (let i = 0; i < 10; i++) answers.push(await prefetching.limit('a'))
   await blocking.limit('a', { rate: 2 })
   await blocking.limit('a')
   const sent = statements.length
   for (let i = 0; i < 3; i++) await blocking.limit('a')
   expect(statements).toHaveLength(sent)
-  await leasing.close()
+  await prefetching.close()
 
-  const leased = answers.map((answer) => answer.success && answer.leased === true)
-  expect(leased).toContain(true)
-  expect(decisions).toMatchObject(leased.map((each) => ({ key: 'a', success: true, leased: each })))
+  const prefetched = answers.map((answer) => answer.success && answer.prefetched === true)
+  expect(prefetched).toContain(true)
+  expect(decisions).toMatchObject(prefetched.map((each) => ({ key: 'a', success: true, prefetched: each })))
   const denied = { key: 'a', rate: 1, success: false, limit: 2, remaining: 0 }
   expect(denials.slice(1)).toMatchObject([denied, denied, denied, denied])
 })

@@ -4,13 +4,13 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { draw } from '../../../examples/pictures/draw.ts'
-import { drawLeases, type Granting, playLeases } from '../../../examples/pictures/leases.ts'
+import { drawPrefetch, type Granting, playPrefetch } from '../../../examples/pictures/prefetch.ts'
 import { SCENES } from '../../../examples/pictures/scenes.ts'
 import { firstWaitMs, mostWithin, play, type Run, type Scene } from '../../../examples/pictures/traffic.ts'
 import { fakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
-// The pictures of docs/algorithms.md and docs/leases.md, and what the pages say about them.
+// The pictures of docs/algorithms.md and docs/prefetch.md, and what the pages say about them.
 
 let client: PGlite
 const played = new Map<string, Promise<Run[]>>()
@@ -32,30 +32,30 @@ for (const scene of SCENES) {
   })
 }
 
-describe('four processes with and without leases', () => {
+describe('four processes with and without prefetch', () => {
   let runs: readonly Granting[]
   beforeAll(async () => {
     fakeTime()
     const db = drizzle({ client })
-    runs = await playLeases({
+    runs = await playPrefetch({
       watch: (count) => watch(db, count).db,
       advance: async (ms) => void (await vi.advanceTimersByTimeAsync(ms)),
     })
     vi.useRealTimers()
   })
 
-  test('docs/leases.svg shows what they were granted: `npm run pictures` draws it', async () => {
-    await expect(drawLeases(runs)).toMatchFileSnapshot('../../../docs/leases.svg')
+  test('docs/prefetch.svg shows what they were granted: `npm run pictures` draws it', async () => {
+    await expect(drawPrefetch(runs)).toMatchFileSnapshot('../../../docs/prefetch.svg')
   })
 
-  test('never more than the limit, and with leases as much, by a fifth of the statements', () => {
-    const [without, leasing] = runs as [Granting, Granting]
+  test('never more than the limit, and with prefetch as much, by a fifth of the statements', () => {
+    const [without, prefetching] = runs as [Granting, Granting]
     for (const { points } of runs) {
       expect(Math.max(...points.map(({ charged }) => charged))).toBe(1800)
       for (const { granted, charged } of points) expect(granted).toBeLessThanOrEqual(charged)
     }
-    expect(leasing.denials.length).toBe(without.denials.length)
-    expect(leasing.statements).toBeLessThan(without.statements / 5)
+    expect(prefetching.denials.length).toBe(without.denials.length)
+    expect(prefetching.statements).toBeLessThan(without.statements / 5)
   })
 })
 

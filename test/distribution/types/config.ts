@@ -5,6 +5,7 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { ledger } from 'drizzle-ratelimit/ledger'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../../src/calendar/index.ts'
@@ -179,8 +180,6 @@ new Quota({ ...common, thresholds: [{ remaining: 10 }] })
 // @ts-expect-error a threshold has an amount
 new Quota({ ...common, thresholds: [{}] })
 
-const lease = { tokens: 50, for: '1s' } as const
-
 const notes = pgTable('notes', { key: text(), units: integer() })
 new Ratelimit({
   ...common,
@@ -200,28 +199,20 @@ const recording: Ratelimit = new Ratelimit({
 new Ratelimit({ ...common, use: [ledger(async (_, [entry]) => entry?.cost)] })
 // @ts-expect-error what it writes has to be awaited
 new Ratelimit({ ...common, use: [ledger(() => 5)] })
-// @ts-expect-error what was charged in advance has no entries
-new Ratelimit({ ...common, use: [ledger(async () => {}), countDenials()], lease })
 // @ts-expect-error Citus charges row by row
 new Ratelimit({ ...common, use: [ledger(async () => {})], distributed: true })
 recording.prefix
-new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
-new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
+new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s' })], inMemoryBlock: true, dryRun: true })
+new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s', maxKeys: 5 }), countDenials()] })
 new Quota({ ...common, blocks: true, durable: true, thresholds: [0.8], use: [countDenials()] })
-// @ts-expect-error calls from memory would not see a block
-new Ratelimit({ ...common, lease, blocks: true })
-// @ts-expect-error a lease has a size
-new Ratelimit({ ...common, lease: { for: '1s' } })
-// @ts-expect-error a lease ends
-new Ratelimit({ ...common, lease: { tokens: 50 } })
-// @ts-expect-error a crash would lose what is durable
-new Ratelimit({ ...common, lease, durable: true })
-// @ts-expect-error reports would count what were not used
-new Quota({ ...common, lease, keepEnded: true })
-// @ts-expect-error reports would count what were not used
-new Quota({ ...common, lease, thresholds: [0.8] })
-// @ts-expect-error calls that share nothing have no lease
-new Ratelimit({ ...common, lease, coalesce: false })
+// @ts-expect-error it is in `use`
+new Ratelimit({ ...common, prefetch: { tokens: 50, for: '1s' } })
+// @ts-expect-error how many units are taken has to be said
+prefetch({ for: '1s' })
+// @ts-expect-error units that are not used go back
+prefetch({ tokens: 50 })
+// @ts-expect-error no such option
+prefetch({ tokens: 50, for: '1s', keys: 5 })
 export async function closed(api: Ratelimit): Promise<void> {
   await api.close()
   await api[Symbol.asyncDispose]()
@@ -243,9 +234,6 @@ prorate(prorated.limiter, prorated.limiter, prorated.end)
 calendarWindow(5, 'month', { anchor: '2026-01-31' })
 
 new Quota({ ...common, synchronousCommit: true })
-new Quota({ ...common, durable: false, lease: { tokens: 5, for: '1s' } })
-// @ts-expect-error the durable table has no leases
-new Quota({ ...common, lease: { tokens: 5, for: '1s' } })
 // @ts-expect-error without durable there is no WAL to wait for
 new Quota({ ...common, durable: false, synchronousCommit: true })
 // @ts-expect-error only a quota keeps periods that have ended
@@ -324,8 +312,6 @@ new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: tru
 new Quota({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
 // @ts-expect-error the rows of a key are on several shards
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
-// @ts-expect-error credits are not leased
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', lease: { tokens: 5, for: '1s' } })
 new Ratelimit({
   db,
   limiter: Ratelimit.credits(),

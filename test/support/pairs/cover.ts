@@ -57,7 +57,7 @@ function hasLimit(pair: Pair): boolean {
 }
 
 /** With one of these a call is not denied, or does not show all, so it stands for its own pairs only. */
-const HIDING = ['unlimited', 'spend', 'force', 'dryRun', 'lease']
+const HIDING = ['unlimited', 'spend', 'force', 'dryRun', 'prefetch']
 
 /** The features, with a limit and a call that charges. */
 export function completed(

@@ -1,6 +1,7 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { lockout } from 'drizzle-ratelimit/lockout'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 
@@ -34,7 +35,6 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   cleanupProbability: () => ({ cleanupProbability: 1 }),
   keepEnded: () => ({ keepEnded: true }),
   grace: () => ({ grace: '1d' }),
-  lease: () => ({ lease: { tokens: 3, for: '1h' } }),
   blocks: () => ({ blocks: true }),
   inMemoryBlock: () => ({ inMemoryBlock: true }),
   maxBlockedKeys: () => ({ maxBlockedKeys: 1 }),
@@ -52,6 +52,7 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   hashKeys: () => ({ hashKeys: true }),
   countDenials: () => ({ use: [countDenials()] }),
   onOtherPlan: () => ({ onOtherPlan: 'throw' }),
+  prefetch: () => ({ use: [prefetch({ tokens: 3, for: '1h' })] }),
   ledger: (entries) => ({ use: [ledger(async (_, more) => void entries.push(...more))] }),
 }
 

@@ -22,33 +22,33 @@ export const REFUSED: readonly Refused[] = [
     because: 'Without coalescing each call takes a connection.',
   },
   {
-    these: ['lease'],
+    these: ['prefetch'],
     others: ['durable', ...PREPAID],
     because: 'A process that crashes would lose units that were paid for.',
   },
   {
-    these: ['lease'],
+    these: ['prefetch'],
     others: ['keepEnded', 'thresholds'],
     because: 'Reports would include units that were not used yet.',
   },
   {
-    these: ['lease'],
+    these: ['prefetch'],
     others: ['lockout'],
     because: 'Units in advance would be failures that nobody made.',
   },
   {
-    these: ['lease'],
+    these: ['prefetch'],
     others: ['coalesce'],
-    because: 'Calls of several requests share a lease.',
+    because: 'Calls of several requests share the units.',
   },
   {
-    these: ['lease'],
+    these: ['prefetch'],
     others: ['ledger'],
     because: 'A call that memory answers has no transaction.',
   },
   {
     these: ['blocks'],
-    others: ['lease', 'inMemoryBlock'],
+    others: ['prefetch', 'inMemoryBlock'],
     because: 'A block holds at once in every process, so no memory answers before it.',
   },
   {

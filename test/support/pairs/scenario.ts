@@ -132,7 +132,7 @@ const [MOST_AFTER_ACT, MOST_CHARGES] = [7, 5]
 /** Makes a charge and compares it with the model. Returns whether it was denied. */
 async function chargeBy(model: Model, on: Scenario, place: number, database: TestDatabase): Promise<boolean> {
   const { limit, quota, key, plan, config, charge } = on
-  const { lease, dryRun = false } = config
+  const { dryRun = false } = config
   const { isDenied, isRepeated, kept } = dueOf(on, model, place)
   const { force, once } = on.wordsOf(place)
   if (once && !isDenied) model.ids.add(once.id)
@@ -148,8 +148,8 @@ async function chargeBy(model: Model, on: Scenario, place: number, database: Tes
   model.used += kept
   model.others += charged.others
   if (!force) expect(model.used).toBeLessThanOrEqual(on.capacity)
-  // A lease takes and gives back what no call has used yet.
-  if (lease) return isDenied
+  // It takes and gives back what no call has used yet.
+  if (uses(on, 'prefetch')) return isDenied
   const writes = dryRun && (charge.isNamed || charged.others > 0)
   if (isDenied && !writes) expect(await storedBy(on, database)).toEqual(before)
   const look = await quota.getRemaining(key, plan)
@@ -158,9 +158,13 @@ async function chargeBy(model: Model, on: Scenario, place: number, database: Tes
   return isDenied
 }
 
+function uses({ config }: Scenario, layer: string): boolean {
+  return config.use.some(({ name }: Untyped) => name === layer)
+}
+
 /** The entries of charges and refunds add up to what is charged. */
-function checkEntries({ config, entries }: Scenario, used: number): void {
-  if (!config.use.some(({ name }: Untyped) => name === 'ledger')) return
-  const units = entries.reduce((sum, entry) => (entry.kind === 'grant' ? sum : sum + entry.units), 0)
+function checkEntries(on: Scenario, used: number): void {
+  if (!uses(on, 'ledger')) return
+  const units = on.entries.reduce((sum, entry) => (entry.kind === 'grant' ? sum : sum + entry.units), 0)
   expect(units).toBeCloseTo(used)
 }

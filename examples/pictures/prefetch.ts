@@ -1,14 +1,15 @@
-import { type Database, type LeaseTerms, Ratelimit } from 'drizzle-ratelimit'
+import { type Database, type Layer, Ratelimit } from 'drizzle-ratelimit'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import type { EChartsOption } from 'echarts'
 import { ALLOWED, BOUGHT, DASHES, DENIED, INK, svgOf, TICKS, WIDTH } from './svg.ts'
 
-// What four processes are granted with and without leases.
+// What four processes are granted with and without prefetch.
 
 /** How often each of the processes calls: the time between two calls in milliseconds. */
 const PROCESSES = [10, 16, 32, 100]
 const LIMIT = 1_800
 const UNTIL_MS = 20_000
-const LEASE: LeaseTerms = { tokens: 50, for: '1s' }
+const LAYER = prefetch({ tokens: 50, for: '1s' })
 const START = Date.UTC(2026, 0, 1)
 
 /** What four processes were granted. */
@@ -29,22 +30,22 @@ export interface Stage {
   readonly advance: (ms: number) => Promise<void>
 }
 
-/** The same calls without leases and with them. */
-export async function playLeases(stage: Stage): Promise<Granting[]> {
+/** The same calls without prefetch and with it. */
+export async function playPrefetch(stage: Stage): Promise<Granting[]> {
   return [
-    await grant(stage, 'without leases', undefined),
-    await grant(stage, "lease: { tokens: 50, for: '1s' }", LEASE),
+    await grant(stage, 'without prefetch', []),
+    await grant(stage, "prefetch({ tokens: 50, for: '1s' })", [LAYER]),
   ]
 }
 
-async function grant(stage: Stage, name: string, lease: LeaseTerms | undefined): Promise<Granting> {
+async function grant(stage: Stage, name: string, use: Layer[]): Promise<Granting> {
   let [time, statements, calls] = [0, 0, 0]
   const common = {
-    ...{ limiter: Ratelimit.fixedWindow(LIMIT, '10s'), prefix: `leases ${name}`, cleanupProbability: 0 },
+    ...{ limiter: Ratelimit.fixedWindow(LIMIT, '10s'), prefix: `prefetch ${name}`, cleanupProbability: 0 },
     clock: () => new Date(START + time),
   }
   const db = stage.watch(() => statements++)
-  const processes = PROCESSES.map(() => new Ratelimit(lease ? { ...common, db, lease } : { ...common, db }))
+  const processes = PROCESSES.map(() => new Ratelimit({ ...common, db, use }))
   const row = new Ratelimit({ ...common, db: stage.watch(() => {}) })
   const points: { time: number; granted: number; charged: number }[] = []
   const denials: number[] = []
@@ -73,8 +74,8 @@ const LOOK_EVERY_MS = 50
 
 const SIZE = { left: 48, right: 14, top: 122, panel: 130, gap: 56 }
 
-/** A panel without leases and one with them, drawn as SVG. */
-export function drawLeases(runs: readonly Granting[]): string {
+/** A panel without prefetch and one with it, drawn as SVG. */
+export function drawPrefetch(runs: readonly Granting[]): string {
   const topOf = (place: number) => SIZE.top + place * (SIZE.panel + SIZE.gap)
   const line = { type: 'line', showSymbol: false, lineStyle: { width: 1.5 } } as const
   const option: EChartsOption = {

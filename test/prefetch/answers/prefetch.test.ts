@@ -2,12 +2,12 @@ import diagnostics from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { SQL } from 'drizzle-orm'
 import { lockout } from 'drizzle-ratelimit/lockout'
+import { type PrefetchOptions, prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import {
   type Database,
   type DecisionMessage,
-  type LeaseTerms,
   type Limiter,
   limitAll,
   Ratelimit,
@@ -26,27 +26,27 @@ const HOURLY = Ratelimit.fixedWindow(1000, '1h')
 const UNDO = () => {
   throw new Error('undo')
 }
-const LEASE: LeaseTerms = { tokens: 50, for: '10s' }
+const PREFETCH: PrefetchOptions = { tokens: 50, for: '10s' }
 let prefixes = 0
 afterEach(() => void vi.useRealTimers())
 
-/** A limiter with leases, the statements that it runs, and another limiter that looks at the rows. */
-function leasing(
+/** A limiter with prefetch, the statements that it runs, and another limiter that looks at the rows. */
+function prefetching(
   limiter: Limiter = HOURLY,
   options: Partial<RatelimitConfig> = {},
   before?: (text: string) => unknown,
 ) {
   const clock = new TestClock()
   const { db, statements } = watch(database.db, before)
-  const common = { limiter, prefix: `lease ${prefixes++}`, cleanupProbability: 0, clock: clock.now }
-  const ratelimit = new Ratelimit({ ...common, db, lease: LEASE, ...options } as RatelimitConfig)
+  const common = { limiter, prefix: `stock ${prefixes++}`, cleanupProbability: 0, clock: clock.now }
+  const ratelimit = new Ratelimit({ ...common, db, use: [prefetch(PREFETCH)], ...options } as RatelimitConfig)
   const asking = new Ratelimit({ ...common, db: database.db })
   const used = async (key = 'key') => (await asking.getRemaining(key)).used
   return { clock, statements, ratelimit, asking, used, common, db }
 }
 
-/** Calls until a lease of 50 begins, of which nothing is used yet. */
-async function leased({ limit }: { limit: () => Promise<unknown> }): Promise<void> {
+/** Calls until a stock of 50 begins, of which nothing is used yet. */
+async function stocked({ limit }: { limit: () => Promise<unknown> }): Promise<void> {
   for (let i = 0; i < CALLS; i++) await limit()
 }
 const CALLS = 26
@@ -56,14 +56,14 @@ function limitOf(ratelimit: Ratelimit, key = 'key'): { limit: () => Promise<unkn
   return { limit: () => ratelimit.limit(key) }
 }
 
-test('a sole process is denied exactly as without leases, after few statements', async () => {
-  const { ratelimit, statements, asking } = leasing()
+test('a sole process is denied exactly as without prefetch, after few statements', async () => {
+  const { ratelimit, statements, asking } = prefetching()
   for (let i = 0; i < 1000; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
   expect(statements.length).toBeLessThan(80)
   expect(await ratelimit.limit('key')).toEqual(await asking.limit('key'))
 })
 
-describe('more calls wait than a lease has units', () => {
+describe('more calls wait than a stock has units', () => {
   const MANY = Ratelimit.fixedWindow(100_000, '1h')
   const MORE = LEFT + 300
 
@@ -72,10 +72,10 @@ describe('more calls wait than a lease has units', () => {
   }
 
   test('the statement that fetches it decides them all', async () => {
-    const { ratelimit, statements, used } = leasing(MANY)
-    await leased(limitOf(ratelimit))
+    const { ratelimit, statements, used } = prefetching(MANY)
+    await stocked(limitOf(ratelimit))
     const before = statements.length
-    // The lease has units for some of them.
+    // The stock has units for some of them.
     const answers = await Promise.all(callsOf(ratelimit))
     expect(answers.every(({ success }) => success)).toBe(true)
     expect(statements.length - before).toBe(1)
@@ -98,8 +98,8 @@ describe('more calls wait than a lease has units', () => {
   test.each([
     ['one after the other', 1, 50, 1],
     ['in turns of 50', 16, 20, 50],
-  ])('64 callers make no more statements than without leases, %s', async (_, ...load) => {
-    const { ratelimit, statements, common } = leasing(MANY)
+  ])('64 callers make no more statements than without prefetch, %s', async (_, ...load) => {
+    const { ratelimit, statements, common } = prefetching(MANY)
     const without = watch(database.db)
     const plain = new Ratelimit({ ...common, db: without.db, prefix: `${common.prefix}, none` })
     await crowd(plain, ...load)
@@ -108,8 +108,8 @@ describe('more calls wait than a lease has units', () => {
   })
 
   test('and others have taken meanwhile: exactly as many pass as are left, after few statements', async () => {
-    const { ratelimit, asking, statements, used } = leasing()
-    await leased(limitOf(ratelimit))
+    const { ratelimit, asking, statements, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     await asking.limit('key', { rate: 1000 - CALLS - LEFT - 30 })
     const before = statements.length
     const answers = await Promise.all(callsOf(ratelimit, LEFT + 200))
@@ -118,9 +118,9 @@ describe('more calls wait than a lease has units', () => {
     expect(await used()).toBe(1000)
   })
 
-  test('and their rates differ: those pass that pass without leases', async () => {
-    const { ratelimit, asking } = leasing()
-    await leased(limitOf(ratelimit))
+  test('and their rates differ: those pass that pass without prefetch', async () => {
+    const { ratelimit, asking } = prefetching()
+    await stocked(limitOf(ratelimit))
     await asking.limit('key', { rate: 1000 - CALLS - LEFT - 10 })
     const rates = [LEFT, 1, 20, 5, 3, 4]
     const answers = await Promise.all(rates.map((rate) => ratelimit.limit('key', { rate })))
@@ -128,7 +128,7 @@ describe('more calls wait than a lease has units', () => {
     expect(answers[5]).toMatchObject({ remaining: 1, retryAfter: expect.any(Number) })
   })
 
-  /** A limiter whose lease is used up. From `hold` to `open` its statements wait. */
+  /** A limiter whose stock is used up. From `hold` to `open` its statements wait. */
   async function holding(options: Partial<RatelimitConfig> = {}) {
     let open = () => {}
     let held: Promise<void> | undefined
@@ -137,8 +137,8 @@ describe('more calls wait than a lease has units', () => {
         open = resolve
       })
     }
-    const own = leasing(MANY, options, () => held)
-    await leased(limitOf(own.ratelimit))
+    const own = prefetching(MANY, options, () => held)
+    await stocked(limitOf(own.ratelimit))
     for (let i = 0; i < LEFT; i++) await own.ratelimit.limit('key')
     return { ...own, hold, open: () => open() }
   }
@@ -164,7 +164,7 @@ describe('more calls wait than a lease has units', () => {
   })
 
   test('one gives up whose key is remembered no more: its unit goes back', async () => {
-    const { ratelimit, used, hold, open } = await holding({ lease: { ...LEASE, maxKeys: 1 } })
+    const { ratelimit, used, hold, open } = await holding({ use: [prefetch({ ...PREFETCH, maxKeys: 1 })] })
     hold()
     const ending = new AbortController()
     const first = ratelimit.limit('key')
@@ -213,9 +213,9 @@ describe('more calls wait than a lease has units', () => {
   })
 })
 
-test('a call that fetches a lease shares its statement with calls that fetch none', async () => {
-  const { ratelimit, statements, asking } = leasing()
-  await leased(limitOf(ratelimit))
+test('a call that fetches a stock shares its statement with calls that fetch none', async () => {
+  const { ratelimit, statements, asking } = prefetching()
+  await stocked(limitOf(ratelimit))
   for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
   const others = ['a', 'b', 'c']
   for (const key of others) await asking.limit(key)
@@ -226,61 +226,64 @@ test('a call that fetches a lease shares its statement with calls that fetch non
   expect(statements.length - before).toBe(1)
 })
 
-test('a key that is asked rarely gets no lease', async () => {
-  const { ratelimit, clock, used } = leasing()
+test('a key that is asked rarely gets no stock', async () => {
+  const { ratelimit, clock, used } = prefetching()
   for (let calls = 1; calls <= 5; calls++) {
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
     expect(await used()).toBe(calls)
     clock.advance(10_000)
   }
 })
 
 test('an answer from memory says what is certain, and which window paid', async () => {
-  const { ratelimit, clock } = leasing()
-  await leased(limitOf(ratelimit))
+  const { ratelimit, clock } = prefetching()
+  await stocked(limitOf(ratelimit))
   expect(await ratelimit.limit('key')).toEqual({
-    ...{ success: true, limit: 1000, remaining: LEFT - 1, retryAfter: 0, leased: true },
+    ...{ success: true, limit: 1000, remaining: LEFT - 1, retryAfter: 0, prefetched: true },
     ...{ reset: clock.ms + 3_600_000, start: clock.ms },
   })
 })
 
-test('a call that takes less than its rate uses a lease only for the whole rate', async () => {
-  const { ratelimit, statements } = leasing()
-  await leased(limitOf(ratelimit))
+test('a call that takes less than its rate uses a stock only for the whole rate', async () => {
+  const { ratelimit, statements } = prefetching()
+  await stocked(limitOf(ratelimit))
   const before = statements.length
-  expect(await ratelimit.limit('key', { rate: 30, atLeast: 1 })).toMatchObject({ granted: 30, leased: true })
+  expect(await ratelimit.limit('key', { rate: 30, atLeast: 1 })).toMatchObject({
+    granted: 30,
+    prefetched: true,
+  })
   expect(statements).toHaveLength(before)
   const more = await ratelimit.limit('key', { rate: 1000, atLeast: 1 })
   expect(more).toMatchObject({ success: true, granted: 1000 - CALLS - 30, remaining: 0 })
-  expect(more).not.toHaveProperty('leased')
+  expect(more).not.toHaveProperty('prefetched')
 })
 
 describe.each([
   ['fixed window', Ratelimit.fixedWindow(1000, '1h'), 3_600_000],
   ['calendar window', calendarWindow(1000, 'hour', { anchor: new Date(new TestClock().ms) }), 3_600_000],
-])('a lease of a %s', (_, limiter, periodMs) => {
+])('a stock of a %s', (_, limiter, periodMs) => {
   test('ends with its window, to the millisecond', async () => {
-    const { ratelimit, clock, statements } = leasing(limiter)
+    const { ratelimit, clock, statements } = prefetching(limiter)
     await ratelimit.limit('key')
     const start = clock.ms
     clock.advance(periodMs - 5)
-    await leased(limitOf(ratelimit))
+    await stocked(limitOf(ratelimit))
     clock.advance(4)
     const before = statements.length
-    expect(await ratelimit.limit('key')).toMatchObject({ leased: true, start })
+    expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true, start })
     clock.advance(1)
     expect(await ratelimit.limit('key')).toMatchObject({ start: clock.ms, remaining: 999 })
     expect(statements.length).toBeGreaterThan(before)
   })
 
   test('outlives its time only in the row, and counts in the same window', async () => {
-    const { ratelimit, clock, statements, used } = leasing(limiter)
-    await leased(limitOf(ratelimit))
+    const { ratelimit, clock, statements, used } = prefetching(limiter)
+    await stocked(limitOf(ratelimit))
     clock.advance(10_000)
     const before = statements.length
     const answer = await ratelimit.limit('key')
     expect(answer).toMatchObject({ success: true, remaining: 1000 - CALLS - 1 })
-    expect(answer).not.toHaveProperty('leased')
+    expect(answer).not.toHaveProperty('prefetched')
     // What was left went back with the take.
     expect(statements.length - before).toBe(1)
     await ratelimit.close()
@@ -291,18 +294,18 @@ describe.each([
 describe('a bucket', () => {
   const bucket = Ratelimit.tokenBucket(1, '1s', 1000)
 
-  test('has leases that end after their time', async () => {
-    const { ratelimit, clock } = leasing(bucket)
-    await leased(limitOf(ratelimit))
+  test('has stocks that end after their time', async () => {
+    const { ratelimit, clock } = prefetching(bucket)
+    await stocked(limitOf(ratelimit))
     clock.advance(9_999)
-    expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+    expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
     clock.advance(1)
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
   })
 
   test('gets no more back than if the unused units had not been charged', async () => {
-    const { ratelimit, clock, asking } = leasing(bucket)
-    await leased(limitOf(ratelimit))
+    const { ratelimit, clock, asking } = prefetching(bucket)
+    await stocked(limitOf(ratelimit))
     clock.advance(5_000)
     await ratelimit.close()
     // Five have refilled, and one may until the refund arrives.
@@ -316,8 +319,8 @@ describe('a bucket', () => {
       clock.advance(stepMs)
       return clock.now()
     }
-    const { ratelimit, common } = leasing(bucket, { clock: slowly })
-    await leased(limitOf(ratelimit))
+    const { ratelimit, common } = prefetching(bucket, { clock: slowly })
+    await stocked(limitOf(ratelimit))
     // Some steps lie between the moment at which the refund is worked out and its statement.
     stepMs = 600
     await ratelimit.close()
@@ -327,14 +330,14 @@ describe('a bucket', () => {
     expect(remaining).toBeLessThan(1000 - CALLS - LEFT + 10)
   })
 
-  test('lets leases of several processes add nothing to it', async () => {
-    const { ratelimit, common, clock } = leasing(
+  test('lets stocks of several processes add nothing to it', async () => {
+    const { ratelimit, common, clock } = prefetching(
       Ratelimit.tokenBucket(1, '1s', 1000, { refill: 'continuous' }),
     )
-    const other = new Ratelimit({ ...common, db: database.db, lease: LEASE })
-    for (const each of [ratelimit, other]) await leased(limitOf(each))
+    const other = new Ratelimit({ ...common, db: database.db, use: [prefetch(PREFETCH)] })
+    for (const each of [ratelimit, other]) await stocked(limitOf(each))
     clock.advance(60_000)
-    // The bucket is full again. What the leases had left must not fill it once more.
+    // The bucket is full again. What the stocks had left must not fill it once more.
     let granted = 0
     for (const each of [ratelimit, other, ratelimit, other]) {
       while ((await each.limit('key', { rate: 10 })).success) granted += 10
@@ -345,7 +348,7 @@ describe('a bucket', () => {
 
 describe('others', () => {
   test('are left most of what is left', async () => {
-    const { ratelimit, asking, used } = leasing(Ratelimit.fixedWindow(100, '1h'))
+    const { ratelimit, asking, used } = prefetching(Ratelimit.fixedWindow(100, '1h'))
     for (let calls = 1; calls <= 60; calls++) {
       await ratelimit.limit('key')
       expect((await used()) - calls).toBeLessThanOrEqual((100 - calls) / 5)
@@ -354,7 +357,7 @@ describe('others', () => {
   })
 
   test('get back at once what exceeds the fair share, because they took more meanwhile', async () => {
-    const { ratelimit, asking, used } = leasing(Ratelimit.fixedWindow(1000, '1h'))
+    const { ratelimit, asking, used } = prefetching(Ratelimit.fixedWindow(1000, '1h'))
     for (let i = 0; i < CALLS + LEFT; i++) await ratelimit.limit('key')
     await asking.limit('key', { rate: 1000 - CALLS - LEFT - 41 })
     await ratelimit.limit('key')
@@ -362,10 +365,10 @@ describe('others', () => {
     await expect.poll(() => used(), PATIENTLY).toBe(1000 - 40 + 8)
   })
 
-  test('get back all leases that are over by one statement', async () => {
+  test('get back all stocks that are over by one statement', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-    const { ratelimit, clock, statements, used } = leasing(HOURLY, { connections: 1 })
-    for (const key of ['a', 'b', 'c']) await leased(limitOf(ratelimit, key))
+    const { ratelimit, clock, statements, used } = prefetching(HOURLY, { connections: 1 })
+    for (const key of ['a', 'b', 'c']) await stocked(limitOf(ratelimit, key))
     clock.advance(10_000)
     const before = statements.length
     vi.advanceTimersByTime(10_000)
@@ -376,8 +379,8 @@ describe('others', () => {
 })
 
 describe('calls at once', () => {
-  test('wait for the lease that one of them fetches', async () => {
-    const { ratelimit, statements } = leasing()
+  test('wait for the stock that one of them fetches', async () => {
+    const { ratelimit, statements } = prefetching()
     for (let i = 0; i < CALLS + LEFT; i++) await ratelimit.limit('key')
     const before = statements.length
     const answers = await Promise.all(Array.from({ length: 40 }, () => ratelimit.limit('key')))
@@ -386,7 +389,7 @@ describe('calls at once', () => {
   })
 
   test('are granted all that is left, and no more', async () => {
-    const { ratelimit, used } = leasing(Ratelimit.fixedWindow(100, '1h'))
+    const { ratelimit, used } = prefetching(Ratelimit.fixedWindow(100, '1h'))
     const answers = await Promise.all(
       Array.from({ length: 30 }, async () => {
         const own = []
@@ -401,7 +404,7 @@ describe('calls at once', () => {
   test('are sent if the call that they waited for gives up', async () => {
     let isStuck = false
     let stuck = 0
-    const { ratelimit } = leasing(HOURLY, {}, () => isStuck && ++stuck && new Promise(() => {}))
+    const { ratelimit } = prefetching(HOURLY, {}, () => isStuck && ++stuck && new Promise(() => {}))
     await ratelimit.blockUntilReady('key', '10s')
     isStuck = true
     const ended = new AbortController()
@@ -422,38 +425,42 @@ describe('what stands in the row counts for', () => {
     ['a reservation', (one) => one.reserve('key', { rate: 500 })],
     ['another plan', (one) => one.limit('key', { rate: 500, limiter: Ratelimit.fixedWindow(900, '1h') })],
   ])('%s', async (_, call) => {
-    const { ratelimit, used } = leasing()
-    await leased(limitOf(ratelimit))
+    const { ratelimit, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     await call(ratelimit)
     await ratelimit.close()
     expect(await used()).toBe(CALLS + 500)
   })
 
   test('a refund', async () => {
-    const { ratelimit, used } = leasing()
-    await leased(limitOf(ratelimit))
+    const { ratelimit, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     expect(await ratelimit.limit('key', { rate: -CALLS })).toMatchObject({ returned: CALLS })
     expect(await used()).toBe(0)
   })
 
-  test('calls after a reset, which forgets the lease', async () => {
-    const { ratelimit, used } = leasing()
-    await leased(limitOf(ratelimit))
+  test('calls after a reset, which forgets the stock', async () => {
+    const { ratelimit, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     await ratelimit.resetUsedTokens('key')
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
     await ratelimit.close()
     expect(await used()).toBe(1)
   })
 
-  test('calls after a reset, though the lease was on its way back', async () => {
+  test('calls after a reset, though the stock was on its way back', async () => {
     let release = () => {}
     const released = new Promise<void>((resolve) => {
       release = resolve
     })
     let holds = false
     const before = (text: string) => (holds && !text.startsWith('delete') ? released : undefined)
-    const { ratelimit, asking, used } = leasing(HOURLY, { lease: { ...LEASE, maxKeys: 1 } }, before)
-    await leased(limitOf(ratelimit))
+    const { ratelimit, asking, used } = prefetching(
+      HOURLY,
+      { use: [prefetch({ ...PREFETCH, maxKeys: 1 })] },
+      before,
+    )
+    await stocked(limitOf(ratelimit))
     holds = true
     const evicting = ratelimit.limit('another key')
     await sleep(0)
@@ -467,8 +474,8 @@ describe('what stands in the row counts for', () => {
   })
 
   test('a refund in a transaction, and a rollback, which lose no unit', async () => {
-    const { ratelimit, used, clock } = leasing()
-    await leased(limitOf(ratelimit))
+    const { ratelimit, used, clock } = prefetching()
+    await stocked(limitOf(ratelimit))
     for (const end of [() => {}, UNDO]) {
       await database.db
         .transaction(async (tx) => {
@@ -476,16 +483,16 @@ describe('what stands in the row counts for', () => {
           end()
         })
         .catch(() => {})
-      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+      expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
       clock.advance(1)
     }
     await ratelimit.close()
     expect(await used()).toBe(CALLS - 1 + 2)
   })
 
-  test('a refund in a transaction, after which a crash loses one lease at most', async () => {
-    const { ratelimit, used, clock } = leasing(HOURLY, { lease: { tokens: LEFT, for: 20 } })
-    await leased(limitOf(ratelimit))
+  test('a refund in a transaction, after which a crash loses one stock at most', async () => {
+    const { ratelimit, used, clock } = prefetching(HOURLY, { use: [prefetch({ tokens: LEFT, for: 20 })] })
+    await stocked(limitOf(ratelimit))
     await database.db.transaction((tx) => ratelimit.limit('key', { rate: -1, tx }))
     let calls = CALLS - 1
     for (let i = 0; i < 60; i++) {
@@ -494,12 +501,12 @@ describe('what stands in the row counts for', () => {
     }
     clock.advance(20)
     await expect.poll(() => used(), PATIENTLY).toBe(calls)
-    await expect.poll(() => ratelimit.limit('key'), PATIENTLY).toHaveProperty('leased')
+    await expect.poll(() => ratelimit.limit('key'), PATIENTLY).toHaveProperty('prefetched')
   })
 
-  test('calls after a reset, though a refund in a transaction has set the lease aside', async () => {
-    const { ratelimit, asking, used } = leasing()
-    await leased(limitOf(ratelimit))
+  test('calls after a reset, though a refund in a transaction has set the stock aside', async () => {
+    const { ratelimit, asking, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     await database.db.transaction((tx) => ratelimit.limit('key', { rate: -1, tx }))
     await ratelimit.resetUsedTokens('key')
     await asking.limit('key', { rate: 100 })
@@ -508,32 +515,32 @@ describe('what stands in the row counts for', () => {
   })
 
   test('calls after a reset by another limiter of the process', async () => {
-    const { ratelimit, common } = leasing()
+    const { ratelimit, common } = prefetching()
     const other = new Ratelimit({ ...common, db: database.db })
-    await leased(limitOf(ratelimit))
-    await leased(limitOf(ratelimit, 'another key'))
+    await stocked(limitOf(ratelimit))
+    await stocked(limitOf(ratelimit, 'another key'))
     await other.resetUsedTokens('key')
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
-    expect(await ratelimit.limit('another key')).toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
+    expect(await ratelimit.limit('another key')).toHaveProperty('prefetched')
   })
 
   test('no call after a reset of the same key with another prefix', async () => {
-    const { ratelimit, common } = leasing()
+    const { ratelimit, common } = prefetching()
     const other = new Ratelimit({ ...common, prefix: `${common.prefix} too`, db: database.db })
-    await leased(limitOf(ratelimit))
+    await stocked(limitOf(ratelimit))
     await other.resetUsedTokens('key')
-    expect(await ratelimit.limit('key')).toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).toHaveProperty('prefetched')
   })
 
   test('limitAll and calls in a transaction, which always ask the database', async () => {
-    const { ratelimit, used, common, db } = leasing()
-    await leased(limitOf(ratelimit))
-    const one = new Ratelimit({ ...common, db, lease: LEASE })
+    const { ratelimit, used, common, db } = prefetching()
+    await stocked(limitOf(ratelimit))
+    const one = new Ratelimit({ ...common, db, use: [prefetch(PREFETCH)] })
     let calls = CALLS
     for (const each of [ratelimit, one]) {
       expect(await limitAll([{ ratelimit: each, key: 'key' }])).toMatchObject({ success: true })
       await database.db.transaction(async (tx) => {
-        expect(await each.limit('key', { tx })).not.toHaveProperty('leased')
+        expect(await each.limit('key', { tx })).not.toHaveProperty('prefetched')
       })
       calls += 2
       expect(await used()).toBe(calls)
@@ -551,8 +558,8 @@ describe('what stands in the row counts for', () => {
       ['reserveAll', (one) => reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
       ['spend', (one) => spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],
     ])('%s', async (_, call) => {
-      const { ratelimit, used } = leasing()
-      await leased(limitOf(ratelimit))
+      const { ratelimit, used } = prefetching()
+      await stocked(limitOf(ratelimit))
       expect(await used()).toBe(CALLS + LEFT)
       expect(await call(ratelimit)).toMatchObject({ success: true })
       expect(await ratelimit.limit('key')).toMatchObject({ success: false })
@@ -566,8 +573,8 @@ describe('what stands in the row counts for', () => {
         open = resolve
       })
       let holds = false
-      const { ratelimit, used } = leasing(HOURLY, {}, () => holds && opened)
-      await leased(limitOf(ratelimit))
+      const { ratelimit, used } = prefetching(HOURLY, {}, () => holds && opened)
+      await stocked(limitOf(ratelimit))
       holds = true
       const calls = Array.from({ length: LEFT + 1 }, () => ratelimit.limit('key'))
       await sleep(0)
@@ -582,9 +589,9 @@ describe('what stands in the row counts for', () => {
     test('also those of a key that was forgotten while they were being fetched', async () => {
       const { opened, open } = gate()
       let holds = false
-      const lease = { ...LEASE, maxKeys: 1 }
-      const { ratelimit, used } = leasing(HOURLY, { lease }, () => holds && opened)
-      await leased(limitOf(ratelimit))
+      const use = [prefetch({ ...PREFETCH, maxKeys: 1 })]
+      const { ratelimit, used } = prefetching(HOURLY, { use }, () => holds && opened)
+      await stocked(limitOf(ratelimit))
       holds = true
       const calls = Array.from({ length: LEFT + 1 }, () => ratelimit.limit('key'))
       await sleep(0)
@@ -602,8 +609,8 @@ describe('what stands in the row counts for', () => {
         open = resolve
       })
       let holds = false
-      const { ratelimit, used } = leasing(HOURLY, {}, () => holds && opened)
-      await leased(limitOf(ratelimit))
+      const { ratelimit, used } = prefetching(HOURLY, {}, () => holds && opened)
+      await stocked(limitOf(ratelimit))
       holds = true
       const once = ratelimit.limit('key', { rate: ALL - 1, once: { id: 'job', for: '1h' } })
       await sleep(0)
@@ -617,12 +624,12 @@ describe('what stands in the row counts for', () => {
 
     test('once the time of the call is over, nothing more is sent', async () => {
       let holds = false
-      const { ratelimit, statements } = leasing(
+      const { ratelimit, statements } = prefetching(
         HOURLY,
         { timeout: 100 },
         () => holds && new Promise(() => {}),
       )
-      await leased(limitOf(ratelimit))
+      await stocked(limitOf(ratelimit))
       holds = true
       const before = statements.length
       // Two real timers of one length may end in either order.
@@ -640,20 +647,20 @@ describe('the end of a process', () => {
   test.each<[string, (one: Ratelimit) => Promise<void>]>([
     ['close', (one) => one.close()],
     ['await using', (one) => one[Symbol.asyncDispose]()],
-  ])('%s gives all leases back', async (_, close) => {
-    const { ratelimit, used } = leasing()
-    for (const key of ['key', 'other']) await leased(limitOf(ratelimit, key))
+  ])('%s gives all stocks back', async (_, close) => {
+    const { ratelimit, used } = prefetching()
+    for (const key of ['key', 'other']) await stocked(limitOf(ratelimit, key))
     await close(ratelimit)
     for (const key of ['key', 'other']) expect(await used(key)).toBe(CALLS)
     for (let calls = 1; calls <= 5; calls++) {
-      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+      expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
       expect(await used()).toBe(CALLS + calls)
     }
   })
 
-  test('close waits for a lease that is on its way', async () => {
-    const { ratelimit, used } = leasing()
-    await leased(limitOf(ratelimit))
+  test('close waits for a stock that is on its way', async () => {
+    const { ratelimit, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     const calls = Array.from({ length: LEFT + 2 }, () => ratelimit.limit('key'))
     await sleep(0)
     await ratelimit.close()
@@ -667,42 +674,45 @@ describe('the end of a process', () => {
       if (fails) throw new Error('no clock')
       return new Date()
     }
-    const { ratelimit, used } = leasing()
-    await leased(limitOf(ratelimit))
+    const { ratelimit, used } = prefetching()
+    await stocked(limitOf(ratelimit))
     await Promise.all([ratelimit.close(), ratelimit.close()])
     expect(await used()).toBe(CALLS)
-    const without = leasing(HOURLY, { clock: read })
-    await leased(limitOf(without.ratelimit))
+    const without = prefetching(HOURLY, { clock: read })
+    await stocked(limitOf(without.ratelimit))
     fails = true
     await without.ratelimit.close()
   })
 
-  test('close does nothing without leases, and before the first call', async () => {
-    const { asking, ratelimit } = leasing()
+  test('close does nothing without prefetch, and before the first call', async () => {
+    const { asking, ratelimit } = prefetching()
     await asking.close()
     await ratelimit.close()
     await ratelimit.limit('key')
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
   })
 
   test('waitUntil gets the work of giving back', async () => {
     const works: Promise<unknown>[] = []
-    const lease = { tokens: 50, for: 5 }
-    const { ratelimit, clock, used } = leasing(HOURLY, { lease, waitUntil: (work) => void works.push(work) })
-    await leased(limitOf(ratelimit))
+    const use = [prefetch({ tokens: 50, for: 5 })]
+    const { ratelimit, clock, used } = prefetching(HOURLY, {
+      use,
+      waitUntil: (work) => void works.push(work),
+    })
+    await stocked(limitOf(ratelimit))
     clock.advance(5)
     await Promise.all(works)
     await expect.poll(() => used(), PATIENTLY).toBe(CALLS)
   })
 })
 
-test('during an outage a lease goes on answering until it is used up', async () => {
+test('during an outage a stock goes on answering until it is used up', async () => {
   let isAway = false
   const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
-  const { ratelimit } = leasing(HOURLY, {}, () => isAway && Promise.reject(away))
-  await leased(limitOf(ratelimit))
+  const { ratelimit } = prefetching(HOURLY, {}, () => isAway && Promise.reject(away))
+  await stocked(limitOf(ratelimit))
   isAway = true
-  for (let i = 0; i < LEFT; i++) expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+  for (let i = 0; i < LEFT; i++) expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
   await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'UNREACHABLE' })
   isAway = false
   await expect
@@ -710,7 +720,7 @@ test('during an outage a lease goes on answering until it is used up', async () 
     .toMatchObject({ success: true })
 })
 
-test('calls that wait for a lease fail together if the database is away', async () => {
+test('calls that wait for a stock fail together if the database is away', async () => {
   let isAway = false
   let failures = 0
   const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
@@ -721,8 +731,8 @@ test('calls that wait for a lease fail together if the database is away', async 
     if (failures++ === 0) for (let i = 0; i < 20; i++) later.push(call())
     return Promise.reject(away)
   }
-  const { ratelimit } = leasing(HOURLY, {}, () => isAway && fail())
-  await leased(limitOf(ratelimit))
+  const { ratelimit } = prefetching(HOURLY, {}, () => isAway && fail())
+  await stocked(limitOf(ratelimit))
   for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
   isAway = true
   const calls = Array.from({ length: 20 }, call)
@@ -732,10 +742,10 @@ test('calls that wait for a lease fail together if the database is away', async 
   expect([later.length, failures]).toEqual([20, 2])
 })
 
-test('at most 10,000 calls wait, also for leases, and those that have ended make room', async () => {
+test('at most 10,000 calls wait, also for stocks, and those that have ended make room', async () => {
   let held: Promise<void> | undefined
   const many = Ratelimit.fixedWindow(10_000_000, '1h')
-  const { ratelimit } = leasing(many, { timeout: 1000 }, () => held)
+  const { ratelimit } = prefetching(many, { timeout: 1000 }, () => held)
   const keys = Array.from({ length: 12 }, (_, place) => `key ${place}`)
   const call = (key: string) =>
     ratelimit.limit(key).then(
@@ -743,10 +753,10 @@ test('at most 10,000 calls wait, also for leases, and those that have ended make
       ({ code }: RatelimitError) => code,
     )
   const callsOf = (count: number) => keys.flatMap((key) => Array.from({ length: count }, () => call(key)))
-  /** How many of 12,000 calls wait that come while the next leases are fetched. */
+  /** How many of 12,000 calls wait that come while the next stocks are fetched. */
   const crowd = async (endWait: (open: () => void) => void) => {
     held = undefined
-    for (const key of keys) await leased(limitOf(ratelimit, key))
+    for (const key of keys) await stocked(limitOf(ratelimit, key))
     const { opened, open } = gate()
     held = opened
     const fetching = callsOf(LEFT + 1)
@@ -771,7 +781,7 @@ test('at most 10,000 calls wait, also for leases, and those that have ended make
   expectMost(await crowd((open) => open()))
 })
 
-test('a key loses at most one lease to connections that break, however many calls find them', async () => {
+test('a key loses at most one stock to connections that break, however many calls find them', async () => {
   const broken = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
   let isBroken = false
   const db: Database = {
@@ -782,28 +792,28 @@ test('a key loses at most one lease to connections that break, however many call
       return answer
     },
   }
-  const { ratelimit, used } = leasing(HOURLY, { db })
-  await leased(limitOf(ratelimit))
+  const { ratelimit, used } = prefetching(HOURLY, { db })
+  await stocked(limitOf(ratelimit))
   for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
   isBroken = true
   for (let i = 0; i < 4; i++)
     await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   isBroken = false
   // Each of these calls may have been charged.
-  expect((await used()) - CALLS - LEFT - 4).toBeLessThanOrEqual(LEASE.tokens)
+  expect((await used()) - CALLS - LEFT - 4).toBeLessThanOrEqual(PREFETCH.tokens)
   for (let i = 0; i < 10; i++) await ratelimit.limit('key')
-  expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+  expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
 })
 
-test('remembers as many keys as it may, and gives back the leases of others', async () => {
-  const { ratelimit, used } = leasing(HOURLY, { lease: { ...LEASE, maxKeys: 2 } })
-  for (const key of ['a', 'b', 'c']) await leased(limitOf(ratelimit, key))
+test('remembers as many keys as it may, and gives back the stocks of others', async () => {
+  const { ratelimit, used } = prefetching(HOURLY, { use: [prefetch({ ...PREFETCH, maxKeys: 2 })] })
+  for (const key of ['a', 'b', 'c']) await stocked(limitOf(ratelimit, key))
   await expect.poll(() => used('a'), PATIENTLY).toBe(CALLS)
   expect(await used('b')).toBe(CALLS + LEFT)
 })
 
-test('remembers denials together with leases', async () => {
-  const { ratelimit, statements } = leasing(Ratelimit.fixedWindow(40, '1h'), { inMemoryBlock: true })
+test('remembers denials together with prefetch', async () => {
+  const { ratelimit, statements } = prefetching(Ratelimit.fixedWindow(40, '1h'), { inMemoryBlock: true })
   for (let i = 0; i < 40; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
   await ratelimit.limit('key')
   const before = statements.length
@@ -811,62 +821,62 @@ test('remembers denials together with leases', async () => {
   expect(statements).toHaveLength(before)
 })
 
-test('a decision from a lease says so on the diagnostics channel', async () => {
-  const { ratelimit } = leasing()
-  await leased(limitOf(ratelimit))
+test('a decision from a stock says so on the diagnostics channel', async () => {
+  const { ratelimit } = prefetching()
+  await stocked(limitOf(ratelimit))
   const messages: unknown[] = []
   const listen = (message: unknown) => void messages.push(message)
   diagnostics.subscribe('drizzle-ratelimit:decision', listen)
   await ratelimit.limit('key')
   diagnostics.unsubscribe('drizzle-ratelimit:decision', listen)
   expect(messages).toEqual([
-    expect.objectContaining({ success: true, leased: true } satisfies Partial<DecisionMessage>),
+    expect.objectContaining({ success: true, prefetched: true } satisfies Partial<DecisionMessage>),
   ])
 })
 
 describe('the clocks of a process', () => {
   /** A limiter that counts by the database's clock and by those of this process. */
   function byOwnClocks(db: Database = database.db) {
-    const lease = { tokens: 50, for: '1h' } as const
-    return new Ratelimit({ db, limiter: HOURLY, prefix: `lease ${prefixes++}`, lease, cleanupProbability: 0 })
+    const use = [prefetch({ tokens: 50, for: '1h' })]
+    return new Ratelimit({ db, limiter: HOURLY, prefix: `stock ${prefixes++}`, use, cleanupProbability: 0 })
   }
 
   test.each([-7_200_000, 0, 7_200_000])('may be %i ms wrong', async (wrongMs) => {
     vi.useFakeTimers({ toFake: ['Date', 'performance'], now: Date.now() + wrongMs })
     const ratelimit = byOwnClocks()
-    await leased(limitOf(ratelimit))
-    expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+    await stocked(limitOf(ratelimit))
+    expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
     // The window began a moment ago, by the database's clock.
     vi.advanceTimersByTime(3_600_000)
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
   })
 
-  test('end a lease if one of them says so', async () => {
+  test('end a stock if one of them says so', async () => {
     vi.useFakeTimers({ toFake: ['Date', 'performance'] })
     for (const jump of [
       () => vi.advanceTimersByTime(3_600_000),
       () => vi.setSystemTime(Date.now() + 3_600_000),
     ]) {
       const ratelimit = byOwnClocks()
-      await leased(limitOf(ratelimit))
-      expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+      await stocked(limitOf(ratelimit))
+      expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
       jump()
-      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+      expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
     }
   })
 
-  test('do not lengthen a lease when the wall clock goes back', async () => {
+  test('do not lengthen a stock when the wall clock goes back', async () => {
     vi.useFakeTimers({ toFake: ['Date', 'performance'] })
     const ratelimit = byOwnClocks()
-    await leased(limitOf(ratelimit))
+    await stocked(limitOf(ratelimit))
     vi.advanceTimersByTime(3_600_000)
     vi.setSystemTime(Date.now() - 7_200_000)
-    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('prefetched')
   })
 })
 
 describe('a clock that fails', () => {
-  /** A limiter with a lease of 50, whose clock fails from the next statement on if `fails` says so. */
+  /** A limiter with a stock of 50, whose clock fails from the next statement on if `fails` says so. */
   async function failing(options: Partial<RatelimitConfig> = {}) {
     const when = { fails: false, armed: false, sent: () => {} }
     const time = new TestClock()
@@ -874,15 +884,15 @@ describe('a clock that fails', () => {
       if (when.fails) throw new Error('no time')
       return time.now()
     }
-    const own = leasing(HOURLY, { clock: now, ...options }, () => {
+    const own = prefetching(HOURLY, { clock: now, ...options }, () => {
       when.sent()
       when.fails = when.armed
     })
-    await leased(limitOf(own.ratelimit))
+    await stocked(limitOf(own.ratelimit))
     return { ...own, when }
   }
 
-  test('while a lease is fetched leaves no call without an answer', async () => {
+  test('while a stock is fetched leaves no call without an answer', async () => {
     const { ratelimit, when } = await failing()
     let later: Promise<unknown> | undefined
     const sent = () => {
@@ -893,7 +903,7 @@ describe('a clock that fails', () => {
       ratelimit.limit('key', { rate: LEFT + 1 }),
       ...Array.from({ length: 3 }, () => ratelimit.limit('key')),
     ])
-    // These were charged. The later one cannot know whether the lease still lasts.
+    // These were charged. The later one cannot know whether the stock still lasts.
     for (const call of calls) expect(call).toMatchObject({ success: true })
     expect(await later).toBe('INVALID_CLOCK')
     Object.assign(when, { fails: false, armed: false })
@@ -912,7 +922,7 @@ describe('a clock that fails', () => {
           if (reads++ === failing) throw new Error('no time')
           return time.now()
         }
-        const { ratelimit } = leasing(HOURLY, { clock: now, timeout: 5 })
+        const { ratelimit } = prefetching(HOURLY, { clock: now, timeout: 5 })
         await Promise.allSettled([ratelimit.limit('key'), ratelimit.limit('key')])
       }
       // The timeouts of the calls are over.
@@ -924,14 +934,22 @@ describe('a clock that fails', () => {
   })
 })
 
-describe('an option that means nothing is refused:', () => {
+describe('what means nothing is refused:', () => {
+  test.each<[string, unknown]>([
+    ['no units', { tokens: 0, for: '1s' }],
+    ['half units', { tokens: 1.5, for: '1s' }],
+    ['no key', { ...PREFETCH, maxKeys: 0 }],
+    ['too long', { tokens: 5, for: 3_600_001 }],
+    ['null', null],
+    ['nothing', undefined],
+    ['an unknown name', { ...PREFETCH, keys: 5 }],
+  ])('%s', (_, options) => {
+    expect(() => prefetch(options as PrefetchOptions)).toThrow(
+      expect.objectContaining({ code: 'INVALID_OPTION' }),
+    )
+  })
+
   test.each<[string, object]>([
-    ['no units', { lease: { tokens: 0, for: '1s' } }],
-    ['half units', { lease: { tokens: 1.5, for: '1s' } }],
-    ['no key', { lease: { ...LEASE, maxKeys: 0 } }],
-    ['too long', { lease: { tokens: 5, for: 3_600_001 } }],
-    ['null', { lease: null }],
-    ['an unknown name', { lease: { ...LEASE, keys: 5 } }],
     ['durable', { durable: true }],
     ['keepEnded', { keepEnded: true }],
     ['thresholds', { thresholds: [1] }],
@@ -939,7 +957,13 @@ describe('an option that means nothing is refused:', () => {
     ['balance', { limiter: Ratelimit.balance() }],
     ['lockout', { limiter: lockout(5, '1m', { block: '1m' }) }],
   ])('%s', (_, options) => {
-    const config = { db: database.db, limiter: HOURLY, prefix: 'refused', lease: LEASE, ...options }
+    const config = {
+      db: database.db,
+      limiter: HOURLY,
+      prefix: 'refused',
+      use: [prefetch(PREFETCH)],
+      ...options,
+    }
     expect(() => new Ratelimit(config as RatelimitConfig)).toThrow(
       expect.objectContaining({ code: 'INVALID_OPTION' }),
     )

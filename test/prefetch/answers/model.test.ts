@@ -1,3 +1,4 @@
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { type LimitResult, Ratelimit } from '../../../src/index.ts'
@@ -7,7 +8,7 @@ import { examples, type Plan } from '../../support/limits.ts'
 import { Model } from '../../support/model.ts'
 import { runs } from '../../support/runs.ts'
 
-// Random calls with leases, compared with the model, and added up against the bounds.
+// Random calls with prefetch, compared with the model, and added up against the bounds.
 
 const database = useDatabase()
 let prefixes = 0
@@ -44,22 +45,22 @@ function anySteps(processes: number, ops: readonly Step['op'][]): fc.Arbitrary<S
 /** Several limiters as in several processes, with one clock. */
 function processesOf({ limiter }: Plan, count: number) {
   const clock = new TestClock()
-  const common = { db: database.db, limiter, prefix: `leases ${prefixes++}`, cleanupProbability: 0 }
-  const lease = { tokens: 50, for: FOR_MS }
-  const leasing = () => new Ratelimit({ ...common, clock: clock.now, lease })
-  return { clock, prefix: common.prefix, leasing: Array.from({ length: count }, leasing) }
+  const common = { db: database.db, limiter, prefix: `prefetch ${prefixes++}`, cleanupProbability: 0 }
+  const use = [prefetch({ tokens: 50, for: FOR_MS })]
+  const prefetching = () => new Ratelimit({ ...common, clock: clock.now, use })
+  return { clock, prefix: common.prefix, prefetching: Array.from({ length: count }, prefetching) }
 }
 
 const windows = examples.filter(({ of }) => of(TOKENS, UNIT_MS).limiter.algorithm.hasPeriods)
 
-test.each(windows)('a sole process gets with leases what the model gives: $name', async ({ of }) => {
+test.each(windows)('a sole process gets with prefetch what the model gives: $name', async ({ of }) => {
   const [plan, smaller] = [of(TOKENS, UNIT_MS), of(TOKENS / 2, UNIT_MS)]
   let fromMemory = 0
   const steps = anySteps(1, ['limit', 'part', 'force', 'refund', 'reset', 'plan'])
   await fc.assert(
     fc.asyncProperty(steps, async (all) => {
-      const { clock, leasing, prefix } = processesOf(plan, 1)
-      const [ratelimit] = leasing as [Ratelimit]
+      const { clock, prefetching, prefix } = processesOf(plan, 1)
+      const [ratelimit] = prefetching as [Ratelimit]
       const model = new Model()
       for (const { passedMs, op, rate, times } of all) {
         clock.advance(passedMs)
@@ -80,11 +81,11 @@ test.each(windows)('a sole process gets with leases what the model gives: $name'
           const expected: { ended?: unknown; success?: boolean } = {
             ...model.limit(used, clock.ms, amount, how),
           }
-          // At a period's end, what was leased and not used counts as used.
+          // At a period's end, what was prefetched and not used counts as used.
           const given: { ended?: unknown; success?: boolean } = { ...answer }
           for (const each of [expected, given]) delete each.ended
-          if (answer.success && answer.leased) fromMemory++
-          expect(given).toEqual(answer.success && answer.leased ? certainly(expected, answer) : expected)
+          if (answer.success && answer.prefetched) fromMemory++
+          expect(given).toEqual(answer.success && answer.prefetched ? certainly(expected, answer) : expected)
         }
       }
       await ratelimit.close()
@@ -102,36 +103,36 @@ function certainly(expected: object, { remaining, reset }: LimitResult): object 
   const { remaining: left, reset: whole } = expected as LimitResult
   expect(remaining).toBeLessThanOrEqual(left)
   expect(reset).toBeGreaterThanOrEqual(whole)
-  return { ...expected, remaining, reset, leased: true }
+  return { ...expected, remaining, reset, prefetched: true }
 }
 
-/** A lockout has no leases. */
-const leasable = examples.filter(({ of }) => !of(TOKENS, UNIT_MS).limiter.algorithm.numbers.block)
+/** A lockout has no prefetch. */
+const prefetchable = examples.filter(({ of }) => !of(TOKENS, UNIT_MS).limiter.algorithm.numbers.block)
 
-test.each(leasable)('several processes never exceed the bounds: $name', async ({ of }) => {
+test.each(prefetchable)('several processes never exceed the bounds: $name', async ({ of }) => {
   const plan = of(TOKENS, UNIT_MS)
   const { hasPeriods, kind } = plan.limiter.algorithm
   const perMs = kind === 'window' ? TOKENS / (10 * UNIT_MS) : 1 / UNIT_MS
   let fromMemory = 0
   await fc.assert(
     fc.asyncProperty(anySteps(3, ['part']), async (all) => {
-      const { clock, leasing } = processesOf(plan, 3)
+      const { clock, prefetching } = processesOf(plan, 3)
       const grants: { readonly at: number; readonly start: number | undefined; readonly granted: number }[] =
         []
       for (const { process, passedMs, op, rate, times } of all) {
         clock.advance(passedMs)
-        const ratelimit = leasing[process] as Ratelimit
+        const ratelimit = prefetching[process] as Ratelimit
         const options = op === 'part' ? { rate: 5 * rate, atLeast: rate } : { rate }
         const answers = await Promise.all(
           Array.from({ length: times }, () => ratelimit.limit('key', options)),
         )
         for (const answer of answers) {
           if (!answer.success) continue
-          if (answer.leased) fromMemory++
+          if (answer.prefetched) fromMemory++
           const { start, granted = options.rate } = answer
           grants.push({ at: clock.ms, start, granted })
           // An answer never comes from a window that is over.
-          if (hasPeriods && answer.leased) expect(clock.ms).toBeLessThan(answer.reset)
+          if (hasPeriods && answer.prefetched) expect(clock.ms).toBeLessThan(answer.reset)
         }
       }
       if (hasPeriods) {
@@ -151,6 +152,6 @@ test.each(leasable)('several processes never exceed the bounds: $name', async ({
     }),
     runs(60),
   )
-  // A limit without a burst has nothing to lease.
+  // A limit without a burst has nothing to prefetch.
   if (!plan.name.includes('"burst":1}')) expect(fromMemory).toBeGreaterThan(0)
 })

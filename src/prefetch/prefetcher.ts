@@ -4,33 +4,24 @@ import { afterCalls } from '../kernel/answers/outcome.ts'
 import { Changes } from '../kernel/base/changes.ts'
 import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
 import { toRatelimitError } from '../kernel/database/database-error.ts'
+import type { InAdvance, Supplier } from '../kernel/engine/in-advance.ts'
 import type { RatelimitError } from '../kernel/errors.ts'
 import { sameLimiter } from '../kernel/limits/limiter.ts'
-import type { Dispatcher, Pending } from '../kernel/queue/queue.ts'
-import type { WaitingCalls } from '../kernel/queue/room.ts'
+import type { Pending } from '../kernel/queue/queue.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { Asking } from './asking.ts'
 import { extraOf, Fetch, type Plan } from './fetch.ts'
-import { HeldLeases, type Key, type Returning } from './held-leases.ts'
-import { carriedInto, decisionBy, hasEnough, isOver, type Lease } from './lease.ts'
+import { HeldStocks, type Key } from './held-stocks.ts'
 import { settled } from './settled.ts'
+import { carriedInto, decisionBy, hasEnough, isOver, type Stock } from './stock.ts'
 
-/** The terms of leases. */
+/** How much is prefetched, and for how long. */
 export interface Terms {
-  /** The most units of a lease. */
+  /** The most units of a key's stock. */
   readonly tokens: number
   readonly forMs: number
   /** How many keys are remembered. */
   readonly maxKeys: number
-}
-
-/** What the leases of a limiter need of it. */
-export interface Lessor extends Returning {
-  readonly terms: Terms
-  /** Decides calls that no lease answers. */
-  readonly dispatcher: Dispatcher
-  /** The calls that the dispatcher keeps waiting, and those that wait here. */
-  readonly waiting: WaitingCalls
 }
 
 /** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
@@ -40,41 +31,43 @@ const KEPT_SHARE = 1 / 5
  * Answers calls from units that the database has charged before, and brings the others to the database.
  *
  * The database is asked by ordinary calls for a larger rate that take what there is, and gets the rest back by
- * ordinary refunds. So it never grants more than without leases, and no call uses units that were not charged.
+ * ordinary refunds. So it never grants more than without it, and no call uses units that were not charged.
  */
-export class Leases implements Dispatcher {
-  readonly #lessor: Lessor
+export class Prefetcher implements InAdvance {
+  readonly #terms: Terms
+  readonly #supplier: Supplier
   readonly #keys: LRU<Key>
-  readonly #held: HeldLeases
-  /** The calls that fetch the next leases, by their keys. */
+  readonly #held: HeldStocks
+  /** The calls that fetch more units, by their keys. */
   readonly #fetching = new Map<string, Fetch>()
-  /** How many lists have to find all units of a key in its row. Until they end, no lease of it begins. */
+  /** How many lists have to find all units of a key in its row. Until they end, it gets no stock. */
   readonly #withheld = new Map<string, number>()
   /** Notified when a fetch or a refund has ended. */
   readonly #ends = new Changes()
   #closed: Promise<void> | undefined
 
-  constructor(lessor: Lessor) {
-    this.#lessor = lessor
-    this.#keys = lru(lessor.terms.maxKeys)
-    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#ends.notify())
+  constructor(terms: Terms, supplier: Supplier) {
+    this.#terms = terms
+    this.#supplier = supplier
+    this.#keys = lru(terms.maxKeys)
+    this.#held = new HeldStocks(supplier, terms.forMs, () => this.#ends.notify())
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
   decide(call: Request): Decision | undefined {
     if (call.purpose === 'look') return undefined
-    if (!isLeasable(call)) {
+    if (!isPrefetchable(call)) {
       this.#giveUp(call.key)
       return undefined
     }
     const key = this.#keys.get(call.key)
-    const lease = key?.lease
+    const stock = key?.stock
     // Reading the clocks takes longer than all the rest.
-    if (!lease || !hasEnough(lease, call)) return undefined
+    if (!stock || !hasEnough(stock, call)) return undefined
     const now = this.#now()
-    if (isOver(lease, now) || !sameLimiter(lease.limiter, call.limiter)) return undefined
+    if (isOver(stock, now) || !sameLimiter(stock.limiter, call.limiter)) return undefined
     key.askedAtMs = now.steadyMs
-    return decisionBy(lease, call)
+    return decisionBy(stock, call)
   }
 
   add(caller: Pending): void {
@@ -87,8 +80,8 @@ export class Leases implements Dispatcher {
 
   #add(caller: Pending): void {
     const { request } = caller
-    const { dispatcher } = this.#lessor
-    if (!isLeasable(request) || this.#closed) {
+    const { dispatcher } = this.#supplier
+    if (!isPrefetchable(request) || this.#closed) {
       dispatcher.add(caller)
       return
     }
@@ -97,7 +90,7 @@ export class Leases implements Dispatcher {
     const now = this.#now()
     const known = this.#keys.get(request.key)
     const key = known ?? this.#remember(newKey(request.key, now), now)
-    const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#lessor.terms.forMs
+    const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#terms.forMs
     key.askedAtMs = now.steadyMs
     const plan = fetching ? undefined : this.#planFor(key, request, wasAskedLately, now)
     if (!plan) {
@@ -112,7 +105,7 @@ export class Leases implements Dispatcher {
   cancel(caller: Pending): boolean {
     const fetch = this.#fetching.get(caller.request.key)
     if (fetch?.caller === caller) return this.#cancelFetch(fetch)
-    if (!fetch?.leave(caller)) return this.#lessor.dispatcher.cancel(caller)
+    if (!fetch?.leave(caller)) return this.#supplier.dispatcher.cancel(caller)
     caller.isOver = true
     if (fetch.isNeeded && fetch.sharing.size === 0) {
       fetch.isNeeded = false
@@ -131,24 +124,24 @@ export class Leases implements Dispatcher {
 
   /** Goes on without a fetch. If it was sent, its answer may come late, or never. */
   #abandon(fetch: Fetch): boolean {
-    const wasSent = this.#lessor.dispatcher.cancel(fetch.caller)
+    const wasSent = this.#supplier.dispatcher.cancel(fetch.caller)
     this.#fetched(fetch)
     if (!wasSent) this.#keepHand(fetch)
     this.#release(fetch)
     return wasSent
   }
 
-  /** Forgets what is left of a key's lease, because the row has been reset. */
+  /** Forgets what is left of a key's stock, because the row has been reset. */
   forget(name: string): void {
     const key = this.#keys.peek(name)
-    if (key) key.lease = undefined
+    if (key) key.stock = undefined
     this.#held.forget(name)
     this.#leaveRest(name, 'drop')
   }
 
   /**
-   * Lets no call use what is left of a key's lease, because the row changes in a transaction that is not over.
-   * It goes back together with the leases that are over.
+   * Lets no call use what is left of a key's stock, because the row changes in a transaction that is not over.
+   * It goes back together with the stocks that are over.
    */
   setAside(name: string): void {
     const key = this.#keys.peek(name)
@@ -161,7 +154,7 @@ export class Leases implements Dispatcher {
     return this.#held.returned()
   }
 
-  /** Gives all leases back. Calls after it take none. It never rejects. */
+  /** Gives all stocks back. Calls after it prefetch nothing. It never rejects. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -174,8 +167,8 @@ export class Leases implements Dispatcher {
   }
 
   /**
-   * Gives a key's lease back before a list that has to find its units in the row. No lease of the key begins
-   * until `end` is called. `returned` never rejects.
+   * Gives a key's stock back before a list that has to find its units in the row. The key gets no stock until
+   * `end` is called. `returned` never rejects.
    */
   withhold(name: string): { readonly returned: Promise<void>; end(): void } {
     this.#withheld.set(name, (this.#withheld.get(name) ?? 0) + 1)
@@ -194,11 +187,11 @@ export class Leases implements Dispatcher {
   }
 
   #now(): Moment {
-    return momentBy(this.#lessor.clock)
+    return momentBy(this.#supplier.clock)
   }
 
   #nowSince({ plan }: Fetch): Moment {
-    return momentSince(plan.sentAt, this.#lessor.clock)
+    return momentSince(plan.sentAt, this.#supplier.clock)
   }
 
   /** Works for a caller. An injected clock that fails then fails only this call, and leaves none waiting. */
@@ -212,15 +205,15 @@ export class Leases implements Dispatcher {
 
   #remember(key: Key, now: Moment): Key {
     const evicted = this.#keys.setWithEvicted(key.key, key)
-    if (evicted?.value.lease) this.#held.end(evicted.value, now)
+    if (evicted?.value.stock) this.#held.end(evicted.value, now)
     return key
   }
 
-  /** Keeps a lease that was fetched. Its key may have been forgotten meanwhile, but its units must be found. */
-  #keep(fetch: Fetch, lease: Lease): void {
+  /** Keeps what was fetched. Its key may have been forgotten meanwhile, but its units must be found. */
+  #keep(fetch: Fetch, stock: Stock): void {
     const { key } = fetch
     const known = this.#keys.peek(key.key) ?? this.#remember(key, this.#nowSince(fetch))
-    this.#held.keep(known, lease)
+    this.#held.keep(known, stock)
   }
 
   /** A call that asks for itself only. */
@@ -233,7 +226,7 @@ export class Leases implements Dispatcher {
       key,
       caller,
       plan,
-      this.#lessor.waiting,
+      this.#supplier.waiting,
       (fetch, decision) => this.#onAnswer(fetch, decision),
       (fetch, error) => this.#onError(fetch, error),
     )
@@ -242,22 +235,22 @@ export class Leases implements Dispatcher {
   /** What a call brings along. Undefined if it asks for itself only. */
   #planFor(key: Key, request: Request, wasAskedLately: boolean, now: Moment): Plan | undefined {
     const hand = this.#takeInHand(key, request, now)
-    const mayLease = wasAskedLately && !this.#withheld.has(key.key) && !this.#held.hasAside(key.key)
-    const wanted = mayLease ? Math.min(this.#lessor.terms.tokens, Math.max(key.size, request.rate)) : 0
+    const mayStock = wasAskedLately && !this.#withheld.has(key.key) && !this.#held.hasAside(key.key)
+    const wanted = mayStock ? Math.min(this.#terms.tokens, Math.max(key.size, request.rate)) : 0
     const plan = { hand, wanted, known: key.remaining + (hand?.left ?? 0), sentAt: now }
     return hand || extraOf(plan, request.rate) > 0 ? plan : undefined
   }
 
-  /** Takes the rest of the lease, to bring it along. A lease of another plan is given back. */
-  #takeInHand(key: Key, { limiter }: Request, now: Moment): Lease | undefined {
-    const { lease } = key
-    if (!lease) return undefined
-    if (!sameLimiter(lease.limiter, limiter)) {
+  /** Takes the rest of the stock, to bring it along. A stock of another plan is given back. */
+  #takeInHand(key: Key, { limiter }: Request, now: Moment): Stock | undefined {
+    const { stock } = key
+    if (!stock) return undefined
+    if (!sameLimiter(stock.limiter, limiter)) {
       this.#held.end(key, now)
       return undefined
     }
-    this.#held.takeOut(key, lease, now)
-    return lease.left > limiter.algorithm.tolerance ? lease : undefined
+    this.#held.takeOut(key, stock, now)
+    return stock.left > limiter.algorithm.tolerance ? stock : undefined
   }
 
   #onDecision(key: Key, caller: Pending, decision: Decision, place: number): void {
@@ -291,7 +284,7 @@ export class Leases implements Dispatcher {
     for (const caller of fetch.takeWaiting()) {
       this.#orFail(caller, () => {
         // If the database is away, they fail together, and not one after the other.
-        if (!this.#fulfil(caller)) this.#lessor.dispatcher.add(this.#asking(fetch.key, caller))
+        if (!this.#fulfil(caller)) this.#supplier.dispatcher.add(this.#asking(fetch.key, caller))
       })
     }
   }
@@ -300,11 +293,11 @@ export class Leases implements Dispatcher {
   #keepHand(fetch: Fetch): void {
     const { key, plan, rest } = fetch
     const { hand } = plan
-    if (hand && rest === 'lease') this.#keep(fetch, hand)
+    if (hand && rest === 'keep') this.#keep(fetch, hand)
     if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(fetch))
   }
 
-  /** Notes that a fetch has ended. Until the next answer, nobody knows what is left, so no call leases more. */
+  /** Notes that a fetch has ended. Until the next answer, nobody knows what is left, so no call takes more. */
   #fetched(fetch: Fetch): void {
     const { key } = fetch
     if (this.#fetching.get(key.key) === fetch) this.#fetching.delete(key.key)
@@ -317,35 +310,35 @@ export class Leases implements Dispatcher {
     const { key, caller, plan, request } = fetch
     const { hand } = plan
     const carried = hand && fetch.rest !== 'drop' ? carriedInto(hand, decision, this.#nowSince(fetch)) : 0
-    const { own, after, lease } = settled(fetch, decision, carried, this.#lessor.terms.forMs)
+    const { own, after, stock } = settled(fetch, decision, carried, this.#terms.forMs)
     key.remaining = remainingOf(request.limiter, after)
     fulfil(caller, own)
-    if (lease) {
-      this.#share(fetch, lease)
-      this.#leaseOut(fetch, lease)
+    if (stock) {
+      this.#share(fetch, stock)
+      this.#stockUp(fetch, stock)
     } else if (own.granted === 0 && !decision.isOther) this.#keepHand(fetch)
   }
 
   /** Answers the calls that were decided together with the fetch. No clock counts, as for a call alone. */
-  #share({ sharing }: Fetch, lease: Lease): void {
+  #share({ sharing }: Fetch, stock: Stock): void {
     for (const caller of sharing) {
-      if (!hasEnough(lease, caller.request)) continue
+      if (!hasEnough(stock, caller.request)) continue
       sharing.delete(caller)
-      fulfil(caller, decisionBy(lease, caller.request))
+      fulfil(caller, decisionBy(stock, caller.request))
     }
   }
 
-  #leaseOut(fetch: Fetch, lease: Lease): void {
+  #stockUp(fetch: Fetch, stock: Stock): void {
     const { key } = fetch
-    const fair = Math.floor((lease.facts.remaining + lease.left) * KEPT_SHARE)
-    // Calls that have given up may leave more than a lease has.
-    const kept = fetch.rest === 'lease' ? Math.min(lease.left, fair, this.#lessor.terms.tokens) : 0
-    const excess = lease.left - kept
+    const fair = Math.floor((stock.facts.remaining + stock.left) * KEPT_SHARE)
+    // Calls that have given up may leave more than a stock has.
+    const kept = fetch.rest === 'keep' ? Math.min(stock.left, fair, this.#terms.tokens) : 0
+    const excess = stock.left - kept
     if (excess > 0 && fetch.rest !== 'drop')
-      this.#held.giveBack(key, { ...lease, left: excess }, this.#nowSince(fetch))
-    lease.amount = kept
-    lease.left = kept
-    this.#keep(fetch, lease)
+      this.#held.giveBack(key, { ...stock, left: excess }, this.#nowSince(fetch))
+    stock.amount = kept
+    stock.left = kept
+    this.#keep(fetch, stock)
   }
 
   /** Answers the calls that have waited, or lets them ask. */
@@ -364,10 +357,10 @@ export class Leases implements Dispatcher {
     return decision !== undefined
   }
 
-  /** Gives the key's lease back before a call that has to find it in the row. */
+  /** Gives the key's stock back before a call that has to find it in the row. */
   #giveUp(name: string): void {
     const key = this.#keys.peek(name)
-    if (key?.lease) this.#held.end(key, this.#now())
+    if (key?.stock) this.#held.end(key, this.#now())
     this.#leaveRest(name, 'give back')
   }
 
@@ -379,7 +372,7 @@ export class Leases implements Dispatcher {
 }
 
 function newKey(key: string, { steadyMs }: Moment): Key {
-  return { key, lease: undefined, askedAtMs: steadyMs, size: 0, remaining: 0 }
+  return { key, stock: undefined, askedAtMs: steadyMs, size: 0, remaining: 0 }
 }
 
 /** If the caller throws, only its call fails. */
@@ -391,7 +384,7 @@ function fulfil(caller: Pending, decision: Decision): void {
   }
 }
 
-/** Whether a lease may answer the call. Others must find in the row what is leased. */
-function isLeasable({ purpose, reserved, limiter }: Request): boolean {
-  return purpose === 'take' && reserved === 0 && !limiter.algorithm.excludesLeases
+/** Whether a stock may answer the call. Others must find its units in the row. */
+function isPrefetchable({ purpose, reserved, limiter }: Request): boolean {
+  return purpose === 'take' && reserved === 0 && !limiter.algorithm.seesEachCall
 }

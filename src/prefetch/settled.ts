@@ -3,7 +3,7 @@ import { afterCalls, paymentOf } from '../kernel/answers/outcome.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
 import { type Decision, neededBy } from '../kernel/store/call.ts'
 import type { Fetch } from './fetch.ts'
-import { type Lease, lastingMs } from './lease.ts'
+import { lastingMs, type Stock } from './stock.ts'
 
 /** What the answer to a fetch means. */
 export interface Settled {
@@ -12,14 +12,14 @@ export interface Settled {
   /** The row after the charge. */
   readonly after: Snapshot
   /** What is left for other calls, if units were charged for them. */
-  readonly lease: Lease | undefined
+  readonly stock: Stock | undefined
 }
 
 /**
  * Works out what the answer to a fetch means.
  *
  * @param carried How many of the units in hand count.
- * @param forMs How long a lease lasts at most.
+ * @param forMs How long a stock lasts at most.
  */
 export function settled(
   { caller, plan, request }: Fetch,
@@ -41,10 +41,10 @@ export function settled(
   const { now, params } = decision
   const state = counts ? numbers.consume(decision.state, now, -carried, params, 0) : decision.state
   const own: Decision = { ...decision, state, granted: isEnough ? 1 : 0 }
-  if (!isGranted && !(isEnough && left > 0)) return { own, after, lease: undefined }
+  if (!isGranted && !(isEnough && left > 0)) return { own, after, stock: undefined }
   const { limit, remaining, reset } = allowanceOf(outcome, { thresholds: [], dryRun: false })
   // Each call reads it, and an object that no spread has made is read faster.
-  const lease: Lease = {
+  const stock: Stock = {
     limiter,
     amount: left,
     left,
@@ -54,5 +54,5 @@ export function settled(
     decided: { state, now, params },
     facts: { limit, remaining, reset },
   }
-  return { own, after, lease }
+  return { own, after, stock }
 }

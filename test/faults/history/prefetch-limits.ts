@@ -1,8 +1,8 @@
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 
-/** A limit, and the most that it grants without leases in a time. */
-export interface LeasedLimit {
+/** A limit, and the most that it grants without prefetch in a time. */
+export interface PrefetchLimit {
   readonly prefix: string
   readonly limiter: Limiter
   readonly most: number
@@ -11,7 +11,7 @@ export interface LeasedLimit {
   readonly periodMs?: number
 }
 
-export const leasedLimits: readonly LeasedLimit[] = [
+export const prefetchLimits: readonly PrefetchLimit[] = [
   { prefix: 'short window', limiter: Ratelimit.fixedWindow(60, 150), most: 60, periodMs: 150 },
   { prefix: 'window', limiter: Ratelimit.fixedWindow(300, '1s'), most: 300, periodMs: 1_000 },
   { prefix: 'year', limiter: calendarWindow(1_000_000, 'year'), most: 1_000_000 },

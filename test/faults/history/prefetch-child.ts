@@ -1,18 +1,19 @@
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
+import { type PrefetchOptions, prefetch } from 'drizzle-ratelimit/prefetch'
 import pg from 'pg'
-import { type LeaseTerms, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import { Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { randomFrom } from '../../support/random.ts'
-import { leasedLimits } from './leases-limits.ts'
+import { prefetchLimits } from './prefetch-limits.ts'
 
 /** What a process is to do. */
-export interface LeasingJob {
+export interface PrefetchingJob {
   readonly url: string
   readonly file: string
   readonly seed: number
   readonly calls: number
-  readonly lease: LeaseTerms | null
+  readonly prefetching: PrefetchOptions | null
 }
 
 /** A grant, as it is written down. */
@@ -21,24 +22,24 @@ export interface Grant {
   readonly key: number
   readonly units: number
   readonly start: number
-  readonly leased: boolean
+  readonly prefetched: boolean
   readonly begun: number
   readonly ended: number
 }
 
-const job: LeasingJob = JSON.parse(process.argv[2] ?? '')
+const job: PrefetchingJob = JSON.parse(process.argv[2] ?? '')
 const CALLERS = 16
 const random = randomFrom(job.seed)
 const file = openSync(job.file, 'a')
 const pool = new pg.Pool({
-  ...{ connectionString: job.url, max: 6, application_name: 'leases' },
+  ...{ connectionString: job.url, max: 6, application_name: 'prefetch' },
   ...{ connectionTimeoutMillis: 2_000, query_timeout: 1_000 },
 })
 pool.on('error', () => {})
 const db = drizzle({ client: pool })
-const ratelimits = leasedLimits.map(({ limiter, prefix }) => {
+const ratelimits = prefetchLimits.map(({ limiter, prefix }) => {
   const common = { db, limiter, prefix, cleanupProbability: 0.01 }
-  return job.lease ? new Ratelimit({ ...common, lease: job.lease }) : new Ratelimit(common)
+  return new Ratelimit({ ...common, use: job.prefetching ? [prefetch(job.prefetching)] : [] })
 })
 let calls = 0
 let fromMemory = 0
@@ -54,9 +55,9 @@ async function caller(): Promise<void> {
     try {
       const answer = await ratelimits[limit]?.limit(`key ${key}`, { rate })
       if (answer?.success) {
-        if (answer.leased) fromMemory++
-        const { start = 0, leased = false } = answer
-        const grant: Grant = { limit, key, units: rate, start, leased, begun, ended: Date.now() }
+        if (answer.prefetched) fromMemory++
+        const { start = 0, prefetched = false } = answer
+        const grant: Grant = { limit, key, units: rate, start, prefetched, begun, ended: Date.now() }
         writeSync(file, `${JSON.stringify(grant)}\n`)
       }
       if (random() < 0.3) await sleep(random() * 4)

@@ -1,39 +1,30 @@
 import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
-import type { Request } from '../kernel/store/call.ts'
-import { isOver, type Lease, refundOf } from './lease.ts'
+import type { Supplier } from '../kernel/engine/in-advance.ts'
+import { isOver, refundOf, type Stock } from './stock.ts'
 
 /** A key that was asked lately. */
 export interface Key {
   readonly key: string
-  lease: Lease | undefined
+  stock: Stock | undefined
   /** By the monotonic clock. */
   askedAtMs: number
-  /** The units of the next lease. */
+  /** The units of the next stock. */
   size: number
   /** What the row had left after the last decision. 0 before the first one. */
   remaining: number
 }
 
-/** What the leases in memory need of their limiter. */
-export interface Returning {
-  readonly clock: (() => number) | undefined
-  /** Sends a refund. It never rejects. */
-  readonly giveBack: (refund: Request) => Promise<void>
-  /** Hands work that continues after an answer to the runtime. */
-  readonly goOn: (work: Promise<unknown>) => void
-}
-
-/** How much larger the next lease is if one was used up before its end. */
+/** How much larger the next stock is if one was used up before its end. */
 const GROWTH = 4
 
-/** The leases in memory. Each goes back to its row when it is over. */
-export class HeldLeases {
-  readonly #lessor: Returning
+/** The stocks in memory. Each goes back to its row when it is over. */
+export class HeldStocks {
+  readonly #supplier: Supplier
   readonly #forMs: number
   readonly #onReturned: () => void
-  /** The keys with a lease that has something left. The oldest lease comes first. */
+  /** The keys with a stock that has something left. The oldest stock comes first. */
   readonly #live = new Set<Key>()
-  /** The keys with a lease that was set aside. A crash may lose one, so they have no other until it is over. */
+  /** The keys with a stock that was set aside. A crash may lose one, so they have no other until it is over. */
   readonly #aside = new Map<string, Key>()
   /** What is being given back, and the key that gets it. */
   readonly #returning = new Map<Promise<void>, string>()
@@ -41,8 +32,8 @@ export class HeldLeases {
   #isClosed = false
 
   /** @param onReturned Called when a refund has ended. */
-  constructor(lessor: Returning, forMs: number, onReturned: () => void) {
-    this.#lessor = lessor
+  constructor(supplier: Supplier, forMs: number, onReturned: () => void) {
+    this.#supplier = supplier
     this.#forMs = forMs
     this.#onReturned = onReturned
   }
@@ -56,28 +47,28 @@ export class HeldLeases {
     return [...this.#returning.values()].includes(key)
   }
 
-  /** Whether a lease of the key was set aside, and is not over. */
+  /** Whether a stock of the key was set aside, and is not over. */
   hasAside(key: string): boolean {
     return this.#aside.has(key)
   }
 
-  /** Keeps a lease for calls that follow. */
-  keep(key: Key, lease: Lease): void {
-    if (key.lease) this.end(key, this.#nowSince(key.lease))
+  /** Keeps a stock for calls that follow. */
+  keep(key: Key, stock: Stock): void {
+    if (key.stock) this.end(key, this.#nowSince(key.stock))
     if (this.#isClosed) {
-      this.giveBack(key, lease, this.#nowSince(lease))
+      this.giveBack(key, stock, this.#nowSince(stock))
       return
     }
-    key.lease = lease
-    if (lease.left <= lease.limiter.algorithm.tolerance) return
+    key.stock = stock
+    if (stock.left <= stock.limiter.algorithm.tolerance) return
     this.#live.delete(key)
     this.#live.add(key)
     this.#sweepLater()
   }
 
-  /** Takes the lease out of memory. The next one is larger if this was used up early, or else as was used. */
-  takeOut(key: Key, lease: Lease, now: Moment): void {
-    key.size = isOver(lease, now) ? lease.amount - lease.left : GROWTH * lease.amount
+  /** Takes the stock out of memory. The next one is larger if this was used up early, or else as was used. */
+  takeOut(key: Key, stock: Stock, now: Moment): void {
+    key.size = isOver(stock, now) ? stock.amount - stock.left : GROWTH * stock.amount
     this.#drop(key)
   }
 
@@ -87,38 +78,38 @@ export class HeldLeases {
   }
 
   #drop(key: Key): void {
-    key.lease = undefined
+    key.stock = undefined
     this.#live.delete(key)
     if (this.#aside.get(key.key) === key) this.#aside.delete(key.key)
   }
 
-  /** Lets no call use what is left. It goes back together with the leases that are over. */
+  /** Lets no call use what is left. It goes back together with the stocks that are over. */
   setAside(key: Key): void {
     if (this.#live.delete(key)) {
       const aside = { ...key }
       this.#live.add(aside)
       this.#aside.set(key.key, aside)
     }
-    key.lease = undefined
+    key.stock = undefined
   }
 
-  /** Gives the lease of a key back, if it has one. */
+  /** Gives the stock of a key back, if it has one. */
   end(key: Key, now: Moment): void {
-    const { lease } = key
-    if (!lease) return
-    this.takeOut(key, lease, now)
-    this.giveBack(key, lease, now)
+    const { stock } = key
+    if (!stock) return
+    this.takeOut(key, stock, now)
+    this.giveBack(key, stock, now)
   }
 
-  giveBack({ key }: Key, lease: Lease, now: Moment): void {
-    const refund = refundOf(lease, key, now)
+  giveBack({ key }: Key, stock: Stock, now: Moment): void {
+    const refund = refundOf(stock, key, now)
     if (!refund) return
-    const returned = this.#lessor.giveBack(refund).then(() => {
+    const returned = this.#supplier.giveBack(refund).then(() => {
       this.#returning.delete(returned)
       this.#onReturned()
     })
     this.#returning.set(returned, key)
-    this.#lessor.goOn(returned)
+    this.#supplier.goOn(returned)
   }
 
   /** Waits for what is being given back. It never rejects. */
@@ -126,7 +117,7 @@ export class HeldLeases {
     await Promise.all(this.#returning.keys())
   }
 
-  /** Gives all leases back, and keeps none after it. */
+  /** Gives all stocks back, and keeps none after it. */
   close(): void {
     this.#isClosed = true
     this.#endAll(() => true)
@@ -134,14 +125,14 @@ export class HeldLeases {
   }
 
   #now(): Moment {
-    return momentBy(this.#lessor.clock)
+    return momentBy(this.#supplier.clock)
   }
 
-  #nowSince({ sentAt }: Lease): Moment {
-    return momentSince(sentAt, this.#lessor.clock)
+  #nowSince({ sentAt }: Stock): Moment {
+    return momentSince(sentAt, this.#supplier.clock)
   }
 
-  /** Gives back the leases that are over. Those of about the same time share a statement. */
+  /** Gives back the stocks that are over. Those of about the same time share a statement. */
   #sweepLater(): void {
     if (this.#sweep) return
     const timer = setTimeout(() => {
@@ -152,7 +143,7 @@ export class HeldLeases {
     // It must not keep the process from ending.
     timer.unref?.()
     let done = () => {}
-    this.#lessor.goOn(
+    this.#supplier.goOn(
       new Promise<void>((resolve) => {
         done = resolve
       }),
@@ -160,12 +151,12 @@ export class HeldLeases {
     this.#sweep = { timer, done }
   }
 
-  /** Ends the leases up to the first one that `ends` does not concern. */
-  #endAll(ends: (lease: Lease, now: Moment) => boolean): void {
+  /** Ends the stocks up to the first one that `ends` does not concern. */
+  #endAll(ends: (stock: Stock, now: Moment) => boolean): void {
     try {
       const now = this.#now()
       for (const key of this.#live) {
-        if (key.lease && !ends(key.lease, now)) break
+        if (key.stock && !ends(key.stock, now)) break
         this.end(key, now)
       }
     } catch {

@@ -11,8 +11,8 @@ import { FaultyProxy } from '../../support/proxy.ts'
 import { randomFrom } from '../../support/random.ts'
 import { anySeed } from '../../support/runs.ts'
 import { urlOf } from '../kit.ts'
-import type { Grant, LeasingJob } from './leases-child.ts'
-import { type LeasedLimit, leasedLimits } from './leases-limits.ts'
+import type { Grant, PrefetchingJob } from './prefetch-child.ts'
+import { type PrefetchLimit, prefetchLimits } from './prefetch-limits.ts'
 
 const CALLS = Number(process.env['HISTORY_CALLS'] ?? 300_000) / 5
 const SEED = Number(process.env['HISTORY_SEED'] ?? anySeed())
@@ -28,13 +28,13 @@ interface Told {
 }
 
 /** Runs one process after the other. Every second one does its calls; others go on until they are killed. */
-async function life(job: LeasingJob, killed: () => void): Promise<Told[]> {
+async function life(job: PrefetchingJob, killed: () => void): Promise<Told[]> {
   const told: Told[] = []
   for (let part = 0; part < PARTS; part++) {
-    const path = fileURLToPath(new URL('leases-child.ts', import.meta.url))
+    const path = fileURLToPath(new URL('prefetch-child.ts', import.meta.url))
     const isKilled = part % 2 === 0
     const calls = isKilled ? Number.MAX_SAFE_INTEGER : Math.ceil(job.calls / PARTS)
-    const own: LeasingJob = { ...job, calls, seed: job.seed + 10 * part }
+    const own: PrefetchingJob = { ...job, calls, seed: job.seed + 10 * part }
     const execArgv = LOADERS.flatMap((loader) => ['--import', loader])
     const child: ChildProcess = fork(path, [JSON.stringify(own)], { execArgv })
     onTestFinished(() => void child.kill('SIGKILL'))
@@ -59,7 +59,7 @@ async function grantsIn(files: readonly string[]): Promise<Grant[]> {
 }
 
 /** The largest sum of the units granted in any time, above what the limit allows in a time longer by `for`. */
-function excessIn(grants: readonly Grant[], { most, perMs = 0 }: LeasedLimit): number {
+function excessIn(grants: readonly Grant[], { most, perMs = 0 }: PrefetchLimit): number {
   const byEnd = grants.toSorted((one, other) => one.ended - other.ended)
   let excess = Number.NEGATIVE_INFINITY
   for (let first = 0; first < byEnd.length; first += 1 + Math.floor(byEnd.length / 300)) {
@@ -75,7 +75,7 @@ function excessIn(grants: readonly Grant[], { most, perMs = 0 }: LeasedLimit): n
   return excess
 }
 
-test(`leases of ${PROCESSES} processes that are killed, on connections that break, seed ${SEED}`, async () => {
+test(`prefetch of ${PROCESSES} processes that are killed, on connections that break, seed ${SEED}`, async () => {
   const database = await emptyDatabase()
   await migrate(database)
   const url = await urlOf(database)
@@ -86,14 +86,14 @@ test(`leases of ${PROCESSES} processes that are killed, on connections that brea
     if (chance < 0.004) return breaks[Math.floor((chance / 0.004) * 4)] ?? 'pass'
     return chance > 0.98 ? Math.ceil(random() * 40) : 'pass'
   }
-  const folder = await mkdtemp(join(tmpdir(), 'leases-'))
+  const folder = await mkdtemp(join(tmpdir(), 'prefetch-'))
   let kills = 0
   const files = Array.from({ length: PROCESSES }, (_, process) => join(folder, `${process}`))
-  const lease = { tokens: TOKENS, for: FOR_MS }
+  const prefetching = { tokens: TOKENS, for: FOR_MS }
   const told = await Promise.all(
     files.map((file, process) =>
       life(
-        { url: proxy.through(url), file, seed: SEED + process, calls: CALLS / PROCESSES, lease },
+        { url: proxy.through(url), file, seed: SEED + process, calls: CALLS / PROCESSES, prefetching },
         () => kills++,
       ),
     ),
@@ -103,7 +103,7 @@ test(`leases of ${PROCESSES} processes that are killed, on connections that brea
   const grants = await grantsIn(files)
   let windows = 0
   let late = Number.NEGATIVE_INFINITY
-  for (const [place, limit] of leasedLimits.entries()) {
+  for (const [place, limit] of prefetchLimits.entries()) {
     for (const key of [0, 1]) {
       const own = grants.filter((each) => each.limit === place && each.key === key)
       const where = `${limit.prefix}, key ${key}`
@@ -112,10 +112,10 @@ test(`leases of ${PROCESSES} processes that are killed, on connections that brea
         continue
       }
       const sums = new Map<number, number>()
-      for (const { units, start, leased, begun } of own) {
+      for (const { units, start, prefetched, begun } of own) {
         sums.set(start, (sums.get(start) ?? 0) + units)
         // Server and processes have one clock here. The server rounds the start to a millisecond.
-        if (leased) late = Math.max(late, begun - start - (limit.periodMs ?? Number.POSITIVE_INFINITY))
+        if (prefetched) late = Math.max(late, begun - start - (limit.periodMs ?? Number.POSITIVE_INFINITY))
       }
       windows += sums.size
       for (const [start, sum] of sums)
@@ -140,7 +140,7 @@ test(`leases of ${PROCESSES} processes that are killed, on connections that brea
     `seed ${SEED}: ${grants.length} grants, ${fromMemory} told from memory, ${kills} processes killed, ` +
       `${windows} windows, errors ${JSON.stringify(errors)}`,
   )
-  // No lease was used after the end of its window.
+  // No stock was used after the end of its window.
   expect(late).toBeLessThanOrEqual(1)
   expect(fromMemory).toBeGreaterThan(0)
   expect(kills).toBeGreaterThan(0)

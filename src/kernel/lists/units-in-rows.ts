@@ -12,19 +12,19 @@ interface Listed {
 }
 
 /**
- * Works while this process has no units of the calls' keys in leases: a list has to find them in the rows. They
+ * Works while this process has no units of the calls' keys in memory: a list has to find them in the rows. They
  * come back within the time of the call. In a caller's transaction they count as used, because they cannot come
  * back by it.
  */
-export function withoutLeases<T>(
+export function withUnitsInRows<T>(
   { calls, checkers, joined, time: own }: Listed,
   work: (time: CallTime | undefined) => Promise<T>,
 ): Promise<T> {
-  const leasing = calls.filter(({ checker, call }) => checker.leases && call.purpose !== 'look' && !joined)
-  if (leasing.length === 0) return work(own)
+  const holding = calls.filter(({ checker, call }) => checker.inAdvance && call.purpose !== 'look' && !joined)
+  if (holding.length === 0) return work(own)
   return withinTimeout(checkers, own, async (at) => {
     const time = isCallTime(at) ? at : undefined
-    const withheld = leasing.flatMap(({ checker, call }) => checker.leases?.withhold(call.key) ?? [])
+    const withheld = holding.flatMap(({ checker, call }) => checker.inAdvance?.withhold(call.key) ?? [])
     const returned = Promise.all(withheld.map((each) => each.returned))
     try {
       await (time ? untilOver(time, returned) : returned)

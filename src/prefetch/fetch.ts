@@ -5,13 +5,13 @@ import type { Batch, Pending } from '../kernel/queue/queue.ts'
 import { overload, type WaitingCalls } from '../kernel/queue/room.ts'
 import { type Decision, neededBy, type Request } from '../kernel/store/call.ts'
 import { Asking } from './asking.ts'
-import type { Key } from './held-leases.ts'
-import type { Lease } from './lease.ts'
+import type { Key } from './held-stocks.ts'
+import type { Stock } from './stock.ts'
 
 /** What a call may bring with it to the database, besides itself. */
 export interface Plan {
   /** Units in hand, which count as given back and taken again. */
-  readonly hand: Lease | undefined
+  readonly hand: Stock | undefined
   /** How many units it asks for besides those of known calls, if there are enough. */
   readonly wanted: number
   /** How many units there are, as far as this process knows. */
@@ -35,7 +35,7 @@ export class Fetch extends Asking {
   /** Calls of the key that came later, and wait for what it leaves. */
   readonly waiting: Set<Pending> = new Set()
   /** What becomes of the units that are left. */
-  rest: 'lease' | 'give back' | 'drop' = 'lease'
+  rest: 'keep' | 'give back' | 'drop' = 'keep'
   /** Whether others still need it though its caller has given up. */
   isNeeded = false
   /** The units that known calls need. */
@@ -109,7 +109,7 @@ export class Fetch extends Asking {
 
   #share(other: Pending): boolean {
     const needed = this.#needed + other.request.rate
-    if (this.rest !== 'lease' || needed > this.plan.known) return false
+    if (this.rest !== 'keep' || needed > this.plan.known) return false
     this.sharing.add(other)
     this.#needed = needed
     return true

@@ -1,6 +1,7 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
-import * as Package from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { prefetch } from '../../src/prefetch/index.ts'
 import { BEFORE, entryOf } from '../contenders/before.ts'
 import { type Contender, makeKeys, type Opened, PERIOD_SECONDS, PLENTY } from '../contenders/contender.ts'
 import { flexibleRedis, isAdmitted } from '../contenders/flexible.ts'
@@ -12,25 +13,31 @@ import { withNetwork } from '../server/network.ts'
 import { MEMORY_STORE } from './denials.ts'
 import { type Bench, type Figure, type Load, type Outcome, withDatabase } from './load.ts'
 
-export const LEASING = 'drizzle-ratelimit, lease'
+export const PREFETCH = 'drizzle-ratelimit, prefetch'
 
-const leasing: Contender = {
-  name: LEASING,
+const prefetching: Contender = {
+  name: PREFETCH,
   async open({ pool }) {
-    const ratelimit = new Package.Ratelimit({
+    const ratelimit = new Ratelimit({
       db: drizzle({ client: pool }),
-      limiter: Package.Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
-      prefix: 'leases',
-      lease: { tokens: 1_000, for: '10s', maxKeys: 20_000 },
+      limiter: Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
+      prefix: 'prefetch',
+      use: [prefetch({ tokens: 1_000, for: '10s', maxKeys: 20_000 })],
     })
     return { ...openedBy(ratelimit), close: () => ratelimit.close() }
   },
 }
 
-const SMALL = 'drizzle-ratelimit, lease of 50'
+const SMALL = 'drizzle-ratelimit, prefetch of 50'
 
-/** A lease that is smaller than what waits for a key. `from` exports the package. */
-function smallLease(name: string, from: typeof Package, prefix: string): Contender {
+/** What the package exports. */
+interface Package {
+  readonly Ratelimit: typeof Ratelimit
+  readonly prefetch: typeof prefetch
+}
+
+/** A limiter that prefetches less than what waits for a key. */
+function smallStock(name: string, from: Package, prefix: string): Contender {
   return {
     name,
     async open({ pool }) {
@@ -38,7 +45,7 @@ function smallLease(name: string, from: typeof Package, prefix: string): Contend
         db: drizzle({ client: pool }),
         limiter: from.Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
         prefix,
-        lease: { tokens: 50, for: '1s' },
+        use: [from.prefetch({ tokens: 50, for: '1s' })],
       })
       return { ...openedBy(ratelimit), close: () => ratelimit.close() }
     },
@@ -46,10 +53,13 @@ function smallLease(name: string, from: typeof Package, prefix: string): Contend
 }
 
 async function crowdOf({ before }: Bench): Promise<readonly Contender[]> {
-  const own = [smallLease(SMALL, Package, 'small leases'), onNodePostgres]
+  const own = [smallStock(SMALL, { Ratelimit, prefetch }, 'small stocks'), onNodePostgres]
   if (!before) return own
-  const old: typeof Package = await import(entryOf(before).href)
-  return [...own, smallLease(BEFORE, old, 'small leases before')]
+  const old: Package = {
+    ...(await import(entryOf(before).href)),
+    ...(await import(entryOf(before, 'prefetch').href)),
+  }
+  return [...own, smallStock(BEFORE, old, 'small stocks before')]
 }
 
 /** Each caller makes many calls of one key in a turn, and waits for all of them. */
@@ -77,7 +87,7 @@ const memoryStore: Contender = {
   },
 }
 
-/** After so many calls, the leases of a key are of some hundred units. */
+/** After so many calls, a key's stock is of some hundred units. */
 const GROWN = 100
 
 interface Shape {
@@ -87,40 +97,40 @@ interface Shape {
   readonly comparedBy?: Figure
 }
 
-/** The limiter with leases, the one without, and what else answers a call. */
+/** The limiter with prefetch, the one without, and what else answers a call. */
 function everyone(): readonly Contender[] {
-  return [leasing, onNodePostgres, ...(process.env['REDIS_URL'] ? [flexibleRedis] : []), memoryStore]
+  return [prefetching, onNodePostgres, ...(process.env['REDIS_URL'] ? [flexibleRedis] : []), memoryStore]
 }
 
-export const LEASES: readonly Load[] = [
+export const PREFETCHING: readonly Load[] = [
   {
-    name: 'leases-1-caller',
-    title: 'leases, 1 caller, 1,000 keys',
+    name: 'prefetch-1-caller',
+    title: 'prefetch, 1 caller, 1,000 keys',
     run: (bench) => direct(bench, { callers: 1, keys: 1_000, who: everyone(), comparedBy: 'p50Ms' }),
   },
   {
-    name: 'leases-1000-keys',
-    title: 'leases, 64 callers, 1,000 keys',
+    name: 'prefetch-1000-keys',
+    title: 'prefetch, 64 callers, 1,000 keys',
     run: (bench) => direct(bench, { callers: 64, keys: 1_000, who: everyone() }),
   },
   {
-    name: 'leases-1-key',
-    title: 'leases, 64 callers, 1 key',
+    name: 'prefetch-1-key',
+    title: 'prefetch, 64 callers, 1 key',
     run: (bench) => direct(bench, { callers: 64, keys: 1, who: everyone() }),
   },
   {
-    name: 'leases-10000-keys',
-    title: 'leases, 256 callers, 10,000 keys',
+    name: 'prefetch-10000-keys',
+    title: 'prefetch, 256 callers, 10,000 keys',
     run: (bench) => direct(bench, { callers: 256, keys: 10_000, who: everyone() }),
   },
   {
-    name: 'leases-crowd-1-key',
-    title: 'leases of 50, 64 callers, 1 key',
+    name: 'prefetch-crowd-1-key',
+    title: 'prefetch of 50, 64 callers, 1 key',
     run: async (bench) => direct(bench, { callers: 64, keys: 1, who: await crowdOf(bench) }),
   },
   {
-    name: 'leases-crowd',
-    title: `leases of 50, 64 callers, 16 keys, turns of ${CALLS_IN_TURN} calls`,
+    name: 'prefetch-crowd',
+    title: `prefetch of 50, 64 callers, 16 keys, turns of ${CALLS_IN_TURN} calls`,
     run: async (bench) => {
       const who = (await crowdOf(bench)).map((contender) => ({
         ...contender,
@@ -130,12 +140,12 @@ export const LEASES: readonly Load[] = [
     },
   },
   {
-    name: 'leases-network',
-    title: 'leases, 64 callers, 1,000 keys, 1 ms of network',
+    name: 'prefetch-network',
+    title: 'prefetch, 64 callers, 1,000 keys, 1 ms of network',
     run: (bench) =>
       withDatabase(bench, (_direct, url) =>
         withNetwork(url, 1, (connections) =>
-          compare(bench, connections, { callers: 64, keys: 1_000, who: [leasing, onNodePostgres] }),
+          compare(bench, connections, { callers: 64, keys: 1_000, who: [prefetching, onNodePostgres] }),
         ),
       ),
   },
@@ -154,8 +164,8 @@ async function compare(bench: Bench, connections: Connections, shape: Shape): Pr
   )
   for (const { name, limiter } of opened) {
     bench.progress.prepare(name)
-    // Leases grow while a key is busy. What is measured is a process that has run for some time.
-    const times = name === LEASING ? GROWN : 1
+    // Stocks grow while a key is busy. What is measured is a process that has run for some time.
+    const times = name === PREFETCH ? GROWN : 1
     for (let time = 0; time < times; time++) await makeKeys(limiter, keyNumbers(keys))
   }
   const entries = opened.map(({ name, store = 'postgres', limiter: { check } }) => {
@@ -166,5 +176,5 @@ async function compare(bench: Bench, connections: Connections, shape: Shape): Pr
   })
   const measured = await interleave(entries, rounds, bench.progress)
   for (const { limiter } of opened) await limiter.close()
-  return { measured, baseline: who[0]?.name ?? LEASING, comparedBy }
+  return { measured, baseline: who[0]?.name ?? PREFETCH, comparedBy }
 }

@@ -1,17 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
-import { PATIENTLY } from '../support/patience.ts'
+import { type Database, Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 
-// Leases at the end of a window, by the server's clock and in a forced order.
+// Prefetched units at the end of a window, by the server's clock and in a forced order.
 
 const database = useDatabase()
 const PERIOD_MS = 700
 let prefixes = 0
 
 /** A limiter whose answers arrive when the test lets them. */
-function leasing(period: number = PERIOD_MS) {
+function prefetching(period: number = PERIOD_MS) {
   let arrives = Promise.resolve()
   const delayed = (db: Database): Database => ({
     execute: async (query) => {
@@ -22,11 +23,11 @@ function leasing(period: number = PERIOD_MS) {
     transaction: (work, config) => db.transaction((tx) => work(delayed(tx)), config),
     refreshMaterializedView: undefined,
   })
-  const prefix = `lease ${prefixes++}`
+  const prefix = `stock ${prefixes++}`
   const ratelimit = new Ratelimit({
     timeout: false,
     ...{ db: delayed(database.db), limiter: Ratelimit.fixedWindow(1000, period), prefix },
-    ...{ cleanupProbability: 0, lease: { tokens: 50, for: '10s' } },
+    ...{ cleanupProbability: 0, use: [prefetch({ tokens: 50, for: '10s' })] },
   })
   const delay = (until: Promise<void>) => {
     arrives = until
@@ -41,11 +42,11 @@ async function rowOf(prefix: string): Promise<{ readonly count: number; readonly
   return { count: Number(row?.['count']), start: Number(row?.['start']) }
 }
 
-/** The end of the window in which a lease has just begun, of which the next call would use some. */
+/** The end of the window in which a stock has just begun, of which the next call would use some. */
 async function begin(ratelimit: Ratelimit): Promise<{ readonly start: number; readonly calls: number }> {
   for (let calls = 1; ; calls++) {
     const answer = await ratelimit.limit('key')
-    if (answer.success && answer.leased) return { start: answer.start ?? expect.fail(), calls }
+    if (answer.success && answer.prefetched) return { start: answer.start ?? expect.fail(), calls }
   }
 }
 
@@ -58,32 +59,32 @@ async function untilInTime(attempt: () => Promise<'in time' | 'too late'>): Prom
   while ((await attempt()) === 'too late');
 }
 
-test('an answer that comes after the end of its window brings no lease', () =>
+test('an answer that comes after the end of its window brings no stock', () =>
   untilInTime(async () => {
-    const { ratelimit, delay } = leasing()
+    const { ratelimit, delay } = prefetching()
     const { start } = await begin(ratelimit)
     delay(until(start + PERIOD_MS))
     // It was charged before the end, and is answered after it.
     for (;;) {
       const answer = await ratelimit.limit('key', { rate: 3 })
       if (answer.success && answer.start !== start) return 'too late'
-      if (answer.success && !answer.leased) break
+      if (answer.success && !answer.prefetched) break
     }
     expect(Date.now()).toBeGreaterThanOrEqual(start + PERIOD_MS)
     const next = await ratelimit.limit('key')
-    expect(next).not.toHaveProperty('leased')
+    expect(next).not.toHaveProperty('prefetched')
     expect(next.success && next.start).toBeGreaterThanOrEqual(start + PERIOD_MS)
     return 'in time'
   }))
 
 test('a call that waits for the row beyond the end of the window brings no unit of it along', () =>
   untilInTime(async () => {
-    const { ratelimit, prefix } = leasing()
+    const { ratelimit, prefix } = prefetching()
     const { start } = await begin(ratelimit)
     const holder = await database.client()
     await holder.query('begin')
     await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
-    // More than is left of the lease.
+    // More than is left of the stock.
     const call = ratelimit.limit('key', { rate: 60 })
     await until(start + PERIOD_MS + 5)
     await holder.query('commit')
@@ -102,11 +103,11 @@ test('a call that waits for the row beyond the end of the window brings no unit 
   }))
 
 test('of two processes at the end of a limit, none is denied while the row has units', async () => {
-  const one = leasing(3_600_000)
+  const one = prefetching(3_600_000)
   const other = new Ratelimit({
     timeout: false,
     ...{ db: database.db, limiter: Ratelimit.fixedWindow(1000, 3_600_000), prefix: one.prefix },
-    ...{ cleanupProbability: 0, lease: { tokens: 50, for: 100 } },
+    ...{ cleanupProbability: 0, use: [prefetch({ tokens: 50, for: 100 })] },
   })
   let granted = 0
   const run = async (ratelimit: Ratelimit) => {
@@ -125,13 +126,15 @@ test('of two processes at the end of a limit, none is denied while the row has u
   expect(granted).toBeGreaterThan(980)
 })
 
-test('more calls wait in two processes than their leases have units: no unit is lost, and none is used twice', async () => {
+test('more calls wait in two processes than their stocks have units: no unit is lost, and none is used twice', async () => {
   const limit = 3_000
   const common = {
     ...{ db: database.db, limiter: Ratelimit.fixedWindow(limit, '1h'), prefix: `crowd ${prefixes++}` },
     ...{ cleanupProbability: 0, timeout: false as const },
   }
-  const processes = [0, 1].map(() => new Ratelimit({ ...common, lease: { tokens: 50, for: '10s' } }))
+  const processes = [0, 1].map(
+    () => new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '10s' })] }),
+  )
   let passed = 0
   const crowd = async (ratelimit: Ratelimit) => {
     for (let turn = 0; turn < 20; turn++) {

@@ -1,0 +1,1 @@
+export { type PrefetchOptions, prefetch } from './prefetch.ts'
