@@ -59,7 +59,7 @@ function requestsOf(ratelimit: Quota): SpendRequest[] {
 const slotsOn = (db: Pool['db']) =>
   new Semaphore({ db, limit: 9, lease: '1m', prefix: 'slots', cleanupProbability: 0 })
 
-/** What each method needs of the tables: the list in docs/guarantees.md. */
+/** What each method needs of the tables: the table in docs/privileges.md. */
 type Method = [readonly Privilege[], (ratelimit: Quota, opened: Pool) => Promise<unknown>]
 
 const methods: Record<string, Method> = {
