@@ -9,7 +9,15 @@ export interface Comment {
   readonly throws: string
 }
 
+const comments = new WeakMap<Node, Comment>()
+
 export function commentOf(node: Node): Comment {
+  const comment = comments.get(node) ?? readComment(node)
+  comments.set(node, comment)
+  return comment
+}
+
+function readComment(node: Node): Comment {
   const [source = ''] = /\/\*\*(?:(?!\/\*\*)[\s\S])*$/.exec(node.jsDoc?.at(-1)?.getText() ?? '') ?? []
   const [text = '', ...tags] = source
     .replaceAll(/^\s*\/?\*+ ?|\s*\*\/$/gm, '')

@@ -5,7 +5,7 @@ import { brief, commentOf, inLine } from './comments.ts'
 // What a declaration is, as a line of the reference.
 
 /** The most words that say what a call does, and what an option or a field means. */
-const WORDS = { call: 40, member: 25 }
+const WORDS = { call: 30, member: 20 }
 
 /** Whether a member is the package's own, and can have a value in one of the types of a union. */
 export function isPossible(node: Node): boolean {

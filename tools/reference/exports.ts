@@ -10,6 +10,7 @@ import {
 } from 'typescript/unstable/sync'
 import { ENTRIES } from '../../test/support/entries.ts'
 import { mostDocumented } from './comments.ts'
+import { isPossible } from './declarations.ts'
 
 /** Something that an entry exports. */
 export interface Export {
@@ -62,7 +63,8 @@ function exportOf(checker: Checker, exported: TypeSymbol): Export {
   const kind = kindOf(name, node)
   const properties =
     kind === 'call' ? [] : checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(symbol))
-  const members = properties.map((each) => ({ name: each.name, nodes: nodesOf(each) }))
+  const all = properties.map((each) => ({ name: each.name, nodes: nodesOf(each) }))
+  const members = all.filter(({ nodes }) => nodes.some(isPossible))
   return { name, node, kind, members, statics: kind === 'class' ? staticsOf(checker, symbol) : [] }
 }
 
@@ -82,5 +84,6 @@ function staticsOf(checker: Checker, symbol: TypeSymbol): Member[] {
 }
 
 function nodesOf(symbol: TypeSymbol): Node[] {
-  return symbol.declarations.map((each) => each.resolve()).filter((node) => node !== undefined)
+  const nodes = symbol.declarations.map((each) => each.resolve()).filter((node) => node !== undefined)
+  return [...new Set(nodes)]
 }

@@ -49,6 +49,9 @@ class Reference {
         this.#placeOf(each.node, each)
       }
     }
+    // What several types have is described at the largest of them.
+    const bySize = (a: Export, b: Export) => b.members.length - a.members.length
+    for (const exports of entries.values()) for (const each of exports.toSorted(bySize)) this.#membersOf(each)
   }
 
   pages(): ReadonlyMap<string, string> {
