@@ -76,7 +76,7 @@ class Charging implements Purse {
   }
 
   #hadFor(rate: number, decisions: readonly Decision[]): boolean {
-    return this.rows.some(({ pays }) => pays === 'the rest') || this.#had(decisions) >= rate
+    return this.rows.some(({ pays }) => pays === 'rest as debt') || this.#had(decisions) >= rate
   }
 
   isWorse(decisions: readonly Decision[], later: Purse): boolean {
@@ -148,8 +148,8 @@ function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; r
   const grants = (pays?: Payer['pays']) => locked.map((grant) => grantRow(account, grant, asked, pays))
   const debt = (pays: Payer['pays']) => debtRow(account, asked, pays)
   // A call that is never denied leaves an older debt to the next one.
-  if (lacking === 'owed') return { rate, rows: isEnough ? grants() : [...grants(), debt('the rest')] }
-  return { rate, rows: seen.debt > 0 ? [debt('what it owes'), ...grants('what is not owed')] : grants() }
+  if (lacking === 'owed') return { rate, rows: isEnough ? grants() : [...grants(), debt('rest as debt')] }
+  return { rate, rows: seen.debt > 0 ? [debt('debt'), ...grants('available after debt')] : grants() }
 }
 
 /** The first grants that have the amount together. */

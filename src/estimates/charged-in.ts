@@ -1,5 +1,5 @@
 import type { Database } from '../kernel/database/database.ts'
-import { transactionId, transactionStatus } from '../kernel/database/fate.ts'
+import { transactionId, transactionStatus } from '../kernel/database/transaction-status.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
@@ -33,14 +33,14 @@ export async function checkCharged(
   isNamed = false,
 ): Promise<void> {
   if (id === undefined || checker.where(tx).db === db) return
-  const fate = await runOn(checker, tx, 'looks', (connection) => transactionStatus(connection.db, id))
-  if (fate === 'in progress') {
+  const status = await runOn(checker, tx, 'looks', (connection) => transactionStatus(connection.db, id))
+  if (status === 'in progress') {
     throw new RatelimitError(
       'NOT_RESERVED',
       'The transaction that reserves has not committed yet. Give the settlement its tx, or settle after the commit.',
     )
   }
-  if (fate === 'aborted' && !isNamed) {
+  if (status === 'aborted' && !isNamed) {
     throw new RatelimitError(
       'NOT_RESERVED',
       'The transaction that reserved was rolled back. Nothing is left to settle.',

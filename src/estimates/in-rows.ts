@@ -158,13 +158,13 @@ function openIn(own: Named, opened: Opened, shares: readonly OpenRow[]): Open {
     return { key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }
   })
   const closing = { checker: namesOf(each.checker).closer, call: requestFor(row, CLOSING, 'take', 1), opened }
-  const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = opened
+  const { rate, windowStart, usedBefore, refundableUntil, dryRun, columns } = opened
   const estimate: Charged['estimate'] = {
     paid: { rate, windowStart, usedBefore },
     parts,
     refundableUntil,
     windowEnd: opened.windowEnd ?? windowEndOf(each.call.limiter, opened),
-    how: passed ? 'passed' : 'charged',
+    how: dryRun ? 'dry run' : 'charged',
     isReserved: true,
     layout: columns.join(),
     needsPlan: opened.hasPlan && !own.hasPlan,

@@ -115,9 +115,9 @@ export function notesOf(
 ): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
   const notes = payers.flatMap(({ call, rows, purse }, place) => {
     const own = openings[place] as OpeningCall
-    const opening = purse?.rate === 0 && call.call.rate > 0 ? passed(own) : own
+    const opening = purse?.rate === 0 && call.call.rate > 0 ? dryRunOf(own) : own
     // A debt gets nothing back.
-    const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
+    const sharing = purse ? rows.filter(({ pays }) => pays !== 'debt') : []
     const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
       const key = keyOfShare(opening.call.key, order, row.call.key)
       const { opener } = shareCheckers(call.checker)
@@ -129,8 +129,8 @@ export function notesOf(
 }
 
 /** The call that opens an estimate that a dry run lets pass: its row notes that nothing was charged. */
-function passed({ checker, call }: OpeningCall): OpeningCall {
-  return { checker, call: { ...call, limiter: noting(call.limiter, PASSED) } }
+function dryRunOf({ checker, call }: OpeningCall): OpeningCall {
+  return { checker, call: { ...call, limiter: noting(call.limiter, DRY_RUN) } }
 }
 
-const PASSED = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 1 }
+const DRY_RUN = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, dryRun: 1 }

@@ -1,5 +1,5 @@
 import type { Database } from '../kernel/database/database.ts'
-import { transactionId, wasRolledBack } from '../kernel/database/fate.ts'
+import { transactionId, wasRolledBack } from '../kernel/database/transaction-status.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import { RatelimitError } from '../kernel/errors.ts'

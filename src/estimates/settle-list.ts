@@ -72,7 +72,7 @@ function callFor(settled: Settled, place: number, missing: Missing | undefined):
   if (!missing) return own
   const { rate, debtor } = missing
   const paying = { ...own, call: { ...own.call, rate, purpose: 'adjust' }, kind: 'charge' } as const
-  return place === debtor ? { ...paying, pays: 'the rest' } : paying
+  return place === debtor ? { ...paying, pays: 'rest as debt' } : paying
 }
 
 /** The rows of funds that give back what was not needed, or pay what is missing. */

@@ -40,7 +40,7 @@ export interface Estimate {
    * A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. `'over'` if the
    * period that was charged is over, and was corrected, or cannot be.
    */
-  readonly how: 'charged' | 'passed' | 'degraded' | 'over'
+  readonly how: 'charged' | 'dry run' | 'degraded' | 'over'
   /** Whether it is reserved until it is settled. What `spend` takes without a name counts as a cost at once. */
   readonly isReserved: boolean
   /** The layout of the rows that were charged. */
@@ -66,13 +66,13 @@ export function chargedBy(
   isReserved: boolean,
 ): Charged {
   const { limiter } = each.call
-  const passed = answer.success && answer.wouldDeny
+  const isDryRun = answer.success && answer.wouldDeny
   const estimate: Estimate = {
     paid,
     parts,
     refundableUntil: refundableUntilOf(limiter, answer),
     windowEnd: windowEndOf(limiter, paid),
-    how: passed ? 'passed' : answer.degraded ? 'degraded' : 'charged',
+    how: isDryRun ? 'dry run' : answer.degraded ? 'degraded' : 'charged',
     isReserved,
     layout: layoutOf(limiter),
     needsPlan: false,
@@ -108,7 +108,7 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
   const { estimate, actual } = settled
   const left = allowanceOf(outcome, reporting)
   // A call that a dry run lets pass was not charged, so nothing is given back.
-  const isBelow = estimate.how !== 'passed' && actual < estimate.paid.rate
+  const isBelow = estimate.how !== 'dry run' && actual < estimate.paid.rate
   // V8 takes twenty times as long to add a property after a spread.
   const answer = isBelow ? { returned: returnedBy(outcome), ...left } : left
   return estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
@@ -137,7 +137,7 @@ export function differenceOf(settled: Settled): number {
   const { paid, how } = estimate
   const unpaid = actual - paid.rate
   // A dry run does not charge a call that the limit would deny.
-  if (how === 'passed') return 0
+  if (how === 'dry run') return 0
   // No refund if the charge may not have been made, its period is over, or rows of another algorithm paid.
   if (unpaid < 0 && (how !== 'charged' || !hasPaid(settled))) return 0
   return limiter.algorithm.integersOnly ? wholeOf(unpaid) : unpaid

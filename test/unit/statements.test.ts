@@ -76,7 +76,7 @@ function lists(): [string, Statement][] {
     takesLess: false,
     isDry: false,
     isNeeded: true,
-    makes: false,
+    insertsIfMissing: false,
     inTime: false,
   }
   const row = { injectedClock: false, does: 'take', ...flags } as const
@@ -92,12 +92,16 @@ function lists(): [string, Statement][] {
   const owed = {
     ...source,
     rows: [
-      { ...debt, pays: 'what it owes' as const },
-      ...sharing.map((each) => ({ ...each, pays: 'what is not owed' as const })),
+      { ...debt, pays: 'debt' as const },
+      ...sharing.map((each) => ({ ...each, pays: 'available after debt' as const })),
     ],
     groups: [[0, 1, 2]],
   }
-  const rest = { ...source, rows: [...sharing, { ...debt, pays: 'the rest' as const }], groups: [[0, 1, 2]] }
+  const rest = {
+    ...source,
+    rows: [...sharing, { ...debt, pays: 'rest as debt' as const }],
+    groups: [[0, 1, 2]],
+  }
   return [
     ['list', listStatement({ ...source, waits: false })],
     ['list-waiting', listStatement({ ...source, waits: true })],

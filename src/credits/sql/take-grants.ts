@@ -20,12 +20,12 @@ import { guard, guardedStatement, type PlanGuard } from '../../kernel/sql/guard.
 import { BY_ITSELF, CLOCK_MS, type Level, level, type QueryLevel } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
 import { transactionSettings } from '../../kernel/sql/setting.ts'
-import type { PatientSource } from '../../kernel/sql/take.ts'
+import type { WaitingSource } from '../../kernel/sql/take.ts'
 
 const SEEN = 'ratelimit_seen'
 const LOCKED = 'ratelimit_locked'
 
-export interface TakeGrantsSource extends Omit<PatientSource, 'rules' | 'action' | 'takesLess'> {
+export interface TakeGrantsSource extends Omit<WaitingSource, 'rules' | 'action' | 'takesLess'> {
   /** Whether it is for many keys. */
   readonly isMany: boolean
   /** Whether it gives back to the grant that has paid. */

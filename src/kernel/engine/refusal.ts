@@ -1,12 +1,12 @@
 import { RatelimitError } from '../errors.ts'
-import { type Call, type Decision, isSure } from '../store/call.ts'
+import { type Call, type Decision, isNeverDenied } from '../store/call.ts'
 
 /**
  * The error of a call that the database refused, although the limit does not deny it. Undefined if it did not.
  */
 export function refusalOf(call: Call, decision: Decision, place: number): RatelimitError | undefined {
   if (decision.isOther) return otherPlan()
-  const isRefused = call.rate > 0 && isSure(call.purpose) && place >= decision.granted
+  const isRefused = call.rate > 0 && isNeverDenied(call.purpose) && place >= decision.granted
   return isRefused ? tooMuch() : undefined
 }
 

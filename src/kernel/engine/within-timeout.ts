@@ -11,7 +11,7 @@ export async function withinTimeout<T>(
   work: (at: At) => Promise<T>,
 ): Promise<T> {
   const [first] = checkers
-  const timeout = first && hastiestOf(checkers).alone.bounds?.time
+  const timeout = first && shortestTimeoutOf(checkers).alone.bounds?.time
   if (!timeout || at !== undefined || first.joined(at)) return work(at)
   const time = new CallTime(timeout)
   try {
@@ -22,7 +22,7 @@ export async function withinTimeout<T>(
 }
 
 /** The limiter with the shortest `timeout`. */
-export function hastiestOf(checkers: readonly Checker[]): Checker {
+export function shortestTimeoutOf(checkers: readonly Checker[]): Checker {
   return checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
 }
 

@@ -20,7 +20,7 @@ export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'la
  * which the bucket that paid is full again; what was used before, or what the algorithm has in its place; and 1
  * if a dry run let the call pass, or 0.
  */
-export type Noted = 'rate' | 'at' | 'before' | 'passed'
+export type Noted = 'rate' | 'at' | 'before' | 'dryRun'
 
 /** The kind of rows that an algorithm has. */
 export interface RowKind {

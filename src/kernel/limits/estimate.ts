@@ -58,7 +58,7 @@ const algorithm: Algorithm<Column, Param> = {
       lastRefill: sql`greatest(${lastRefill}, ${now}) + ${NAME_KEPT}`,
     }),
     note: (now, paid, { lengthMs, facts, estimate, paidAt, scale }) => ({
-      count: sql`${facts} + ${paid.passed} * 4::float8
+      count: sql`${facts} + ${paid.dryRun} * 4::float8
         + least(greatest(floor(${paid.before} * ${scale} + 0.5::float8), 0::float8), ${sql.raw(`${MAX_BEFORE}::float8`)})
           * ${sql.raw(`${UNIT}::float8`)}`,
       windowStart: sql`least(${paid.at}, ${paidAt})`,
@@ -146,7 +146,7 @@ export function openedAt(now: number, params: Params, paid: Paid): Numbers<Colum
   const { lengthMs = 0, facts = 0, estimate = 0, paidAt = NEVER_MS, scale = 1 } = params
   const before = Math.min(Math.max(Math.floor(paid.before * scale + 0.5), 0), MAX_BEFORE)
   return {
-    count: facts + paid.passed * 4 + before * UNIT,
+    count: facts + paid.dryRun * 4 + before * UNIT,
     windowStart: Math.min(paid.at, paidAt),
     tokens: paid.rate + estimate,
     lastRefill: now + lengthMs,
@@ -165,7 +165,7 @@ export interface Opened {
   /** Whether the reservation had a limiter of its own. */
   readonly hasPlan: boolean
   /** Whether a dry run let it pass, so that nothing was charged. */
-  readonly passed: boolean
+  readonly dryRun: boolean
   readonly windowStart: number | null
   readonly refundableUntil: number | null
   /** When the period that paid ends, for a calendar window. Null for other limits. */
@@ -198,7 +198,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     rate: tokens,
     endMs: lastRefill,
     hasPlan: bit(2),
-    passed: bit(4),
+    dryRun: bit(4),
     windowStart: bit(8) ? paidAt : null,
     refundableUntil: bit(8) ? null : paidAt,
     windowEnd: isCalendar ? windowStart + before : null,

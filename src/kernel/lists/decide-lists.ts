@@ -87,8 +87,8 @@ let lastId = 0
 const namespaceNumber = onceFor((_: Namespace) => ++lastId)
 
 /** Whether lists may have the row in common. */
-function mayBeCommon({ does, makes }: ListRow): boolean {
-  return does !== 'look' && !makes
+function mayBeCommon({ does, insertsIfMissing }: ListRow): boolean {
+  return does !== 'look' && !insertsIfMissing
 }
 
 /** Decides lists by one statement, as far as possible without waiting for a row. */
@@ -135,11 +135,11 @@ function hasAll({ list, found }: SharedList): boolean {
   return found !== undefined && isWhole(list, found)
 }
 
-/** Finds the rows of the lists by a statement. If it `makes` rows, it inserts those that are missing. */
+/** Finds the rows of the lists by a statement. With `insertsIfMissing` it inserts those that are missing. */
 async function askTogether(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
-  makes: boolean,
+  insertsIfMissing: boolean,
 ): Promise<void> {
   const sent = lists.filter(({ isOver }) => !isOver())
   const [first] = sent
@@ -147,7 +147,9 @@ async function askTogether(
   const sending = newSending()
   try {
     const founds = await first.watch(async () =>
-      sent.length > 1 ? askLists(sent, isCommon, makes, sending) : [await askAlone(first.list, makes)],
+      sent.length > 1
+        ? askLists(sent, isCommon, insertsIfMissing, sending)
+        : [await askAlone(first.list, insertsIfMissing)],
     )
     for (const [place, each] of sent.entries()) each.found = founds[place] ?? each.found
   } catch (reason) {
@@ -162,7 +164,7 @@ async function askTogether(
  */
 function canMake({ list, shapes }: SharedList): boolean {
   if (list.groups.length > 0 || mayNeedSeveral(list.rows) || isRecorded(list)) return false
-  const missing = shapes.filter(({ isNeeded, makes }) => isNeeded && !makes)
+  const missing = shapes.filter(({ isNeeded, insertsIfMissing }) => isNeeded && !insertsIfMissing)
   return missing.length > 0 && missing.every((shape) => isPlain(shape) && shape.rules.startsFull)
 }
 
@@ -175,10 +177,10 @@ export function isDecided(list: List, found: Found): boolean {
  * Sends the list alone. Undefined if another transaction is inserting one of its rows. If some of its rows need
  * not exist, only waiting for them shows whether they do.
  */
-export async function askAlone(list: List, makes = false): Promise<Found | undefined> {
+export async function askAlone(list: List, insertsIfMissing = false): Promise<Found | undefined> {
   if (!list.rows.every((row) => isLook(row) || isNeeded(row))) return undefined
   try {
-    return await (makes ? askList(list, 'skips', true) : sendList(list, 'skips'))
+    return await (insertsIfMissing ? askList(list, 'skips', true) : sendList(list, 'skips'))
   } catch (error) {
     if (isHeld(error)) return undefined
     throw error
@@ -197,12 +199,12 @@ function isOfOne(error: RatelimitError): boolean {
 async function askLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
-  makes: boolean,
+  insertsIfMissing: boolean,
   sending: Sending,
 ): Promise<readonly (Found | undefined)[]> {
   const [{ list: first, shapes: plain }] = lists as readonly [SharedList]
   const { rows, commit, groups } = first
-  const shapes = makes ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
+  const shapes = insertsIfMissing ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
   const payers = payersIn(groups, rows)
   const params = rows.map((row) => paramsFor(row, undefined))
   const values: Record<string, Value> = {}

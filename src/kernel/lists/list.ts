@@ -20,8 +20,8 @@ import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import {
   decisionAt,
+  insertsIfMissing,
   isPlain,
-  makes,
   nameOfShape,
   numberIn,
   paramsFor,
@@ -111,15 +111,18 @@ export function shapesOf(
   const shapes = rows.map((row, place) => {
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
     const plain = shapeOf(row, table, how === 'looks', paysOf(groups, row))
-    const makes = plain.makes ? !isMadeFirst(row) : isMade?.(place) === true && isPlain(plain)
-    if (how === 'looks' || !opens(row)) return makes === plain.makes ? plain : { ...plain, makes }
+    const insertsIfMissing = plain.insertsIfMissing
+      ? !isMadeFirst(row)
+      : isMade?.(place) === true && isPlain(plain)
+    if (how === 'looks' || !opens(row))
+      return insertsIfMissing === plain.insertsIfMissing ? plain : { ...plain, insertsIfMissing }
     const noted = notes.get(row) ?? []
-    return { ...plain, makes, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
+    return { ...plain, insertsIfMissing, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
   })
-  if (!shapes.some(({ makes }) => makes)) return shapes
-  const made = shapes.filter(({ makes }) => makes).length
+  if (!shapes.some(({ insertsIfMissing }) => insertsIfMissing)) return shapes
+  const made = shapes.filter(({ insertsIfMissing }) => insertsIfMissing).length
   return shapes.map((shape) => {
-    const keepsVersion = shape.does !== 'look' && (made > 1 || !shape.makes)
+    const keepsVersion = shape.does !== 'look' && (made > 1 || !shape.insertsIfMissing)
     return keepsVersion ? { ...shape, keepsVersion } : shape
   })
 }
@@ -135,7 +138,7 @@ export function opens({ limiter }: RowRequest): boolean {
 /** What the row pays of the rate of its group. Undefined if it pays its own rate. */
 function paysOf(groups: readonly Group[], row: RowRequest): Pays | undefined {
   const group = groups.find(({ order }) => order.includes(row))
-  return group && (group.pays?.get(row) ?? 'what it has')
+  return group && (group.pays?.get(row) ?? 'available')
 }
 
 /** What is sent of the groups: the rate of each, and how much of it need not be paid. */
@@ -203,6 +206,6 @@ export function makeRows({ connection, rows, commit, onSend }: List, waits: bool
  * statement that waits must not fail, because it may be in a caller's transaction.
  */
 function madeBefore(rows: readonly RowRequest[], how: How): (row: RowRequest) => boolean {
-  const mayMake = how !== 'waits' || rows.filter((row) => makes(row) && !isLook(row)).length < 2
-  return (row) => !isLook(row) && !(makes(row) && mayMake)
+  const mayMake = how !== 'waits' || rows.filter((row) => insertsIfMissing(row) && !isLook(row)).length < 2
+  return (row) => !isLook(row) && !(insertsIfMissing(row) && mayMake)
 }

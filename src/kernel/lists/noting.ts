@@ -28,7 +28,7 @@ function together(paid: readonly Paid[]): Paid {
   return more.length === 0 ? only : { ...PAID_NOTHING, rate: paid.reduce((sum, { rate }) => sum + rate, 0) }
 }
 
-const PAID_NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
+const PAID_NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, dryRun: 0 }
 
 function paidFor(payer: RowRequest | undefined, { groups }: List, looks: Found['looks']): Paid {
   if (payer) return paidBy(payer, found(looks, payer))
@@ -41,8 +41,8 @@ function paidBy(row: RowRequest, look: Decision): Paid {
   const outcome = partsOf(row, look).at(-1) ?? { call: { ...row, rate: 0 }, decision: look, place: 0 }
   const noted = notedBy(row.limiter, paymentOf(outcome), allowanceOf(outcome, NO_REPORTS))
   const before = row.limiter.algorithm.numbers.before?.(look.state) ?? noted.before
-  const isPassed = row.reporting.dryRun && look.share === undefined && !fits(row, look)
-  return { ...noted, before, passed: Number(isPassed) }
+  const isDryRun = row.reporting.dryRun && look.share === undefined && !fits(row, look)
+  return { ...noted, before, dryRun: Number(isDryRun) }
 }
 
 const NO_REPORTS = { thresholds: [], dryRun: false }
@@ -56,6 +56,6 @@ export function notedBy(limiter: Limiter, payment: Payment, answer: Allowed): Pa
     rate,
     at: windowStart ?? refundableUntilOf(limiter, answer) ?? Number.POSITIVE_INFINITY,
     before: end !== null && windowStart !== null ? end - windowStart : (usedBefore ?? 0),
-    passed: 0,
+    dryRun: 0,
   }
 }

@@ -6,7 +6,7 @@ import { found } from './enough.ts'
 import { nameIn } from './names.ts'
 import { isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
-import { makes } from './shape.ts'
+import { insertsIfMissing } from './shape.ts'
 
 /** Runs the statement of lists, and hands out the entries of those that it has charged. */
 export function recordLists<T>(
@@ -14,7 +14,7 @@ export function recordLists<T>(
   run: (own: Connection) => Promise<T>,
   charged: (result: T) => Iterable<readonly [List, Found]>,
 ): Promise<T> {
-  const isBrief = rows.some(makes)
+  const isBrief = rows.some(insertsIfMissing)
   const recordedBy = (result: T) => [...charged(result)].flatMap(([list, found]) => recordedIn(list, found))
   const ledger = rows.find(({ namespace }) => namespace.ledger)?.namespace.ledger
   return ledger ? ledger.record({ connection, isBrief, run, recordedBy }) : run(connection)

@@ -130,7 +130,7 @@ function payingCharges(group: Group, looks: Looks): RowCharge[] {
     // Others pay what it owes, so that its debt gets smaller.
     if (share < 0)
       return [{ row, share, sent: { ...row, rate: 0, needed: 0, refund: share, purpose: 'look' } }]
-    const isDebtor = pays?.get(row) === 'the rest'
+    const isDebtor = pays?.get(row) === 'rest as debt'
     const own = { rate: share, least: share, order: [row], ...(isDebtor ? { pays } : {}) }
     return [{ row, share, sent: row, group: own }]
   })

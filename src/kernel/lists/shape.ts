@@ -21,7 +21,7 @@ export function isNeeded(row: RowRequest): boolean {
 }
 
 /** Whether the list's own statement inserts the row if it is missing. */
-export function makes({ namespace }: RowRequest): boolean {
+export function insertsIfMissing({ namespace }: RowRequest): boolean {
   return namespace.isUsuallyNew === true
 }
 
@@ -53,7 +53,7 @@ export function shapeOf(
     takesLess: !isOnlySeen && row.atLeast !== null,
     isDry: !isOnlySeen && row.reporting.dryRun,
     isNeeded: !isOnlySeen && isNeeded(row),
-    makes: !isOnlySeen && makes(row),
+    insertsIfMissing: !isOnlySeen && insertsIfMissing(row),
     inTime: !isOnlySeen && row.inTime,
     pays,
     // To change these later takes V8 a twentieth of the time that adding them would take.
@@ -86,10 +86,10 @@ export function nameOfShape(row: RowRequest, shape: ListRow, isNeeded: boolean =
     64 * Number(isNeeded) +
     128 * Number(asks === 'needed') +
     256 * Number(shape.takesLess) +
-    512 * Number(shape.makes) +
-    1024 * Number(pays === 'what it owes') +
-    2048 * Number(pays === 'the rest') +
-    4096 * Number(pays === 'what is not owed') +
+    512 * Number(shape.insertsIfMissing) +
+    1024 * Number(pays === 'debt') +
+    2048 * Number(pays === 'rest as debt') +
+    4096 * Number(pays === 'available after debt') +
     8192 * Number(shape.inTime)
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes?.join('+') ?? ''}`
 }

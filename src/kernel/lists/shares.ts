@@ -39,19 +39,19 @@ export function takenFrom(
   const shares = sources.map((source) => {
     const { call, snapshot, pays } = source
     const { limiter } = call
-    if (pays === 'what it owes') {
+    if (pays === 'debt') {
       paysDebt = rest > 0 && leftBeyondDebt(sources) > 0
       const owed = paysDebt ? Math.min(availableIn(limiter, snapshot), 0) : 0
       rest -= owed
       return owed
     }
-    if (pays === 'what is not owed' && !paysDebt) return 0
-    const isEnough = (pays === 'the rest' && source === last) || rest <= availableIn(limiter, snapshot)
+    if (pays === 'available after debt' && !paysDebt) return 0
+    const isEnough = (pays === 'rest as debt' && source === last) || rest <= availableIn(limiter, snapshot)
     const share = isEnough ? rest : leftIn({ call, snapshot }, isWhole)
     rest = isEnough ? 0 : rest - share
     return share
   })
-  const debtor = sources.findIndex(({ pays }) => pays === 'the rest')
+  const debtor = sources.findIndex(({ pays }) => pays === 'rest as debt')
   if (debtor < 0) return { shares, rest }
   return { shares: shares.map((share, place) => (place === debtor ? share + rest : share)), rest: 0 }
 }
@@ -101,7 +101,7 @@ function leftBeyondDebt(sources: readonly Source[]): number {
 }
 
 function paysForDebt({ pays }: Source): boolean {
-  return pays === 'what it owes' || pays === 'what is not owed'
+  return pays === 'debt' || pays === 'available after debt'
 }
 
 /**

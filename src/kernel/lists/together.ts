@@ -7,7 +7,7 @@ import { type At, type CallTime, isCallTime, timedOut } from '../engine/bounds.t
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { endOfBlock, gateOf, passing } from '../engine/gate.ts'
 import { isRequest, unlimitedOutcome } from '../engine/unlimited.ts'
-import { hastiestOf } from '../engine/within-timeout.ts'
+import { shortestTimeoutOf } from '../engine/within-timeout.ts'
 import { Work } from '../engine/work.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
@@ -166,13 +166,13 @@ function chargeTogether(
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
     return chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
   }
-  const hastiest = hastiestOf(checkers)
-  const { watch } = hastiest.alone
+  const shortest = shortestTimeoutOf(checkers)
+  const { watch } = shortest.alone
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
-  const work = new Work<Found, Found | undefined>(hastiest, hastiest.boundsOf(time))
+  const work = new Work<Found, Found | undefined>(shortest, shortest.boundsOf(time))
   const { sending } = work
-  const connection = telling(hastiest.rows.connection, sending)
+  const connection = telling(shortest.rows.connection, sending)
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
   const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
@@ -214,7 +214,7 @@ function chargeTogether(
     await turn?.mayWait()
     return retrying(() => chargeList(own))
   }
-  const charged = work.begin(turn ?? { leave: hastiest.enter() }, (found) => {
+  const charged = work.begin(turn ?? { leave: shortest.enter() }, (found) => {
     if (found && isDecided(own, found)) {
       followUp()
       return checkedWhole(own, found)

@@ -61,7 +61,7 @@ const COMBINATIONS: readonly Combination[] = [
   ],
   [
     (_, { coalesce, connections }) => coalesce === false && connections !== undefined,
-    'connections has no meaning with coalesce: false.',
+    'connections cannot be combined with coalesce: false.',
   ],
   [
     ({ durable, synchronousCommit }) => synchronousCommit && !durable,

@@ -91,7 +91,7 @@ function checkAtLeast(
   if (atLeast < MIN_AT_LEAST || atLeast > rate) {
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 0.000001 to the rate.')
   }
-  checkOption(!force, 'atLeast has no meaning with force: true, which takes the whole rate.')
+  checkOption(!force, 'atLeast cannot be combined with force: true, which takes the whole rate.')
 }
 
 /** The purpose of a call with this rate, unless it is forced. */

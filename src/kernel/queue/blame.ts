@@ -47,7 +47,7 @@ export class Blame {
   }
 
   /** A statement of the batch was answered. */
-  passed(): void {
+  succeeded(): void {
     if (this.#slow > 0) this.#slow--
   }
 }

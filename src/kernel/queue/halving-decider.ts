@@ -51,7 +51,7 @@ export abstract class HalvingDecider<R extends Queued, D, P extends StatementGro
         answers = toRatelimitError(reason)
       }
       if (!(answers instanceof RatelimitError)) {
-        blame.passed()
+        blame.succeeded()
         const wrong: CallGroup<R, D>[] = []
         let last: D | undefined
         for (let i = 0; i < groups.length; i++) {

@@ -32,7 +32,7 @@ export interface ListRow {
   /** Whether the row must exist. A refund to a missing row does nothing. */
   readonly isNeeded: boolean
   /** Whether the row is usually missing. The statement then inserts it. */
-  readonly makes: boolean
+  readonly insertsIfMissing: boolean
   /** Whether the list is not done if the window that paid is over. */
   readonly inTime: boolean
   /** Whether the version that is found is kept, to tell whether the row has changed since the snapshot. */
@@ -47,10 +47,10 @@ export interface ListRow {
 }
 
 /**
- * What a row pays of a rate that rows share: what it has; the rest, as a debt; or what it owes, so that others
- * pay its debt too. These pay what they have, but nothing if all of it is owed.
+ * What a row pays of a rate that rows share: what it has; the rest, as a debt; or its debt, which the rows
+ * after it pay too. These pay what they have, but nothing if all of it is needed for the debt.
  */
-export type Pays = 'what it has' | 'what it owes' | 'what is not owed' | 'the rest'
+export type Pays = 'available' | 'debt' | 'available after debt' | 'rest as debt'
 
 /** A row that is not only looked at. */
 export type ChargedRow = ListRow & { readonly does: RowAction }

@@ -91,8 +91,8 @@ export function listStatement(source: OneListSource): Statement {
 }
 
 /** Whether the statement does nothing if the row is missing. */
-function mustExist({ isNeeded, makes }: ListRow): boolean {
-  return isNeeded && !makes
+function mustExist({ isNeeded, insertsIfMissing }: ListRow): boolean {
+  return isNeeded && !insertsIfMissing
 }
 
 /**
@@ -100,7 +100,7 @@ function mustExist({ isNeeded, makes }: ListRow): boolean {
  * inserts the same row.
  */
 export function settingsFor({ rows, commit }: ListSource, waits: boolean): TransactionSettings {
-  return transactionSettings(commit, !waits && rows.some(({ makes }) => makes))
+  return transactionSettings(commit, !waits && rows.some(({ insertsIfMissing }) => insertsIfMissing))
 }
 
 /** The level that finds the rows, one after the other. */
@@ -174,7 +174,7 @@ export function writtenLink(
 
 /** Whether a row of a group changes: it pays something, or settles an estimate at the same time. */
 function isPaying({ pays, does, rules }: ChargedRow, amount: SQL<number>, parameters: Parameters): SQL {
-  if (pays === 'what it owes') return sql`${amount} <> 0::float8`
+  if (pays === 'debt') return sql`${amount} <> 0::float8`
   const isPaid = sql`${amount} > 0::float8`
   const keepsReserved = does === 'adjust' && rules.algorithm.settled
   return keepsReserved ? sql`(${isPaid} or ${parameters.number('reserved')} < 0::float8)` : isPaid

@@ -74,7 +74,9 @@ export function listsStatement(source: ListsSource): Statement {
       ...all.flatMap(({ row, place }) => answerColumnsOf(row, place, DECIDED)),
       ...all.flatMap(({ row, place }) =>
         row.isNeeded
-          ? [sql`${row.makes ? name(at(place, THERE), DECIDED) : sql`true`} as ${name(at(place, THERE))}`]
+          ? [
+              sql`${row.insertsIfMissing ? name(at(place, THERE), DECIDED) : sql`true`} as ${name(at(place, THERE))}`,
+            ]
           : [],
       ),
     ],
@@ -85,8 +87,8 @@ export function listsStatement(source: ListsSource): Statement {
     if (does === 'look') return []
     const of: ColumnByName = (column) => name(at(place, column), DECIDED)
     // The repeated condition makes Postgres find the rows by their keys.
-    const isSure = and(isDone, guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, { isDone: isSure }, own)]
+    const isLockedAsPlanned = and(isDone, guarding.fits(row.table)) as SQL
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, { isDone: isLockedAsPlanned }, own)]
   }
 }
 
@@ -122,6 +124,6 @@ function foundLists(
 }
 
 /** Whether a list can be decided without the row: if it would be inserted, or is only looked at. */
-function mayMiss({ makes, does }: ListRow): boolean {
-  return makes || does === 'look'
+function mayMiss({ insertsIfMissing, does }: ListRow): boolean {
+  return insertsIfMissing || does === 'look'
 }

@@ -16,7 +16,7 @@ type MadeRow = PlacedRow & { readonly row: ChargedRow }
 
 /** The rows that are inserted if they are missing. */
 export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
-  return rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
+  return rows.filter((each): each is MadeRow => each.row.insertsIfMissing && each.row.does !== 'look')
 }
 
 /** Whether the rows to be made are free. A row that others hold was not found, and must not make it fail. */
@@ -85,7 +85,9 @@ function isMissing(each: MadeRow, guarding: PlanGuard): SQL {
  */
 function isUnchanged(each: PlacedRow, guarding: PlanGuard): SQL {
   const isSame = sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
-  return each.row.makes ? sql`(${name(at(each.place, THERE), LET)} is not true or ${isSame})` : isSame
+  return each.row.insertsIfMissing
+    ? sql`(${name(at(each.place, THERE), LET)} is not true or ${isSame})`
+    : isSame
 }
 
 /** Reads the row without a lock. It is a scalar, which the planner does not turn into a join of the tables. */

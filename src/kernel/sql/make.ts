@@ -8,7 +8,7 @@ import { guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { insertRow, newRows } from './rows.ts'
 import { transactionSettings } from './setting.ts'
-import type { PatientSource } from './take.ts'
+import type { WaitingSource } from './take.ts'
 
 const WRITTEN = 'ratelimit_written'
 
@@ -19,7 +19,7 @@ const WRITTEN = 'ratelimit_written'
  * not wait has no answer for keys whose rows exist. If another transaction is inserting one of the rows, it
  * waits for three milliseconds and then fails with 55P03.
  */
-export function makeStatement(source: PatientSource): Statement {
+export function makeStatement(source: WaitingSource): Statement {
   const { table, injectedClock, action, waits, takesLess } = source
   // It meets no existing row.
   const rules = { ...source.rules, refusesOther: false }

@@ -9,7 +9,7 @@ export const PAID_COLUMNS: Readonly<Record<Noted, string>> = {
   rate: 'paid_rate',
   at: 'paid_at',
   before: 'paid_before',
-  passed: 'paid_passed',
+  dryRun: 'paid_dry_run',
 }
 
 /** The state of a new row that notes. */
@@ -22,7 +22,7 @@ export function notedState(
     rate: of(PAID_COLUMNS.rate),
     at: of(PAID_COLUMNS.at),
     before: of(PAID_COLUMNS.before),
-    passed: of(PAID_COLUMNS.passed),
+    dryRun: of(PAID_COLUMNS.dryRun),
   }
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }

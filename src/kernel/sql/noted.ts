@@ -55,7 +55,7 @@ const PAID_NOTHING: Expressions<Noted> = {
   rate: ZERO,
   at: sql<number>`'Infinity'::float8`,
   before: ZERO,
-  passed: ZERO,
+  dryRun: ZERO,
 }
 
 /** What the rows of a group do not pay of its rate. */
@@ -79,7 +79,7 @@ function paidBy({ row, place, own }: PlacedRow): Expressions<Noted> {
     rate,
     at: kind === 'window' ? state.windowStart : (formulas.wholeAt ?? formulas.expiresAt)(next(), params),
     before: formulas.before?.(state, params) ?? formulas.used(state, now, params),
-    passed: isDryIn(row) ? sql<number>`case when ${of('fits')} then 0::float8 else 1::float8 end` : ZERO,
+    dryRun: isDryIn(row) ? sql<number>`case when ${of('fits')} then 0::float8 else 1::float8 end` : ZERO,
   }
 }
 

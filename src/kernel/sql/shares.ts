@@ -50,7 +50,7 @@ export function sharesOfRows(
   const isWhole = payers.some((place) => rows[place]?.rules.algorithm.integersOnly)
   let shared = level('shared', decided, { [REST]: parameters.number(rateOf(group)) })
   for (const place of payers) shared = paidBy(place, shared)
-  const debtor = payers.slice(0, -1).find((place) => rows[place]?.pays === 'the rest')
+  const debtor = payers.slice(0, -1).find((place) => rows[place]?.pays === 'rest as debt')
   if (debtor === undefined) return shared
   const all = sql`${name(at(debtor, SHARE))} + ${name(REST)}`
   return level('shared', shared, { [at(debtor, SHARE)]: all, [REST]: ZERO })
@@ -58,9 +58,9 @@ export function sharesOfRows(
   function paidBy(place: number, below: QueryLevel): QueryLevel {
     const row = rows[place]
     if (!row) return level('shared', below, { [REST]: ZERO })
-    if (row.pays === 'the rest' && place === payers.at(-1))
+    if (row.pays === 'rest as debt' && place === payers.at(-1))
       return level('shared', below, { [at(place, SHARE)]: name(REST), [REST]: ZERO })
-    return row.pays === 'what it owes' ? owed(place, below) : had(row, place, below)
+    return row.pays === 'debt' ? owed(place, below) : had(row, place, below)
   }
 
   /** The row pays what it owes, so that the rows that pay for it pay more. */
@@ -78,7 +78,9 @@ export function sharesOfRows(
     const available = name(at(place, 'available'))
     const own = sql`${available} + ${sql.raw(String(rules.algorithm.tolerance))}::float8`
     const most =
-      pays === 'what is not owed' ? sql`case when ${name(isPaidOf(group))} then ${own} else ${ZERO} end` : own
+      pays === 'available after debt'
+        ? sql`case when ${name(isPaidOf(group))} then ${own} else ${ZERO} end`
+        : own
     const left = isWhole ? sql`greatest(floor(${most}), ${ZERO})` : sql`greatest(${available}, ${ZERO})`
     const isEnough = sql`${name(REST)} <= ${most}`
     const given = level('given', below, {
@@ -92,6 +94,6 @@ export function sharesOfRows(
 
 /** What the rows have that pay for the debt of another one. */
 function payingFor(rows: readonly ListRow[], payers: Payers): SQL[] {
-  const paying = payers.filter((place) => rows[place]?.pays === 'what is not owed')
+  const paying = payers.filter((place) => rows[place]?.pays === 'available after debt')
   return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${ZERO})`)
 }

@@ -27,13 +27,13 @@ export interface TakeSource extends LookSource, Form {
   readonly commit: Commit
 }
 
-export interface PatientSource extends TakeSource {
+export interface WaitingSource extends TakeSource {
   /** Whether it waits for rows that other transactions hold or insert. If not, it skips them. */
   readonly waits: boolean
 }
 
 /** The statement that takes from the row of one key. If it can lock no row, it decides nothing. */
-export function takeOneStatement(source: PatientSource): Statement {
+export function takeOneStatement(source: WaitingSource): Statement {
   const { table, rules, waits } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)

@@ -17,7 +17,7 @@ import {
   type Answers,
   type Asked,
   type Decision,
-  isSure,
+  isNeverDenied,
   limiterFor,
   type Purpose,
   reservedIn,
@@ -51,7 +51,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
   const form = statementForm([one])
   return ask(asking, [one], {
     name: `${form.name} one ${waits}`,
-    does: isSure(one.request.purpose) ? 'adjust' : 'take',
+    does: isNeverDenied(one.request.purpose) ? 'adjust' : 'take',
     build: (source) => takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })

@@ -137,7 +137,7 @@ export function limiterFor(limiter: StoredLimiter, purpose: Purpose): StoredLimi
 }
 
 /** Whether calls of this purpose are never denied. */
-export function isSure(purpose: Purpose): boolean {
+export function isNeverDenied(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'grant' || purpose === 'block'
 }
 
