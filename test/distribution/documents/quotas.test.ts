@@ -1095,10 +1095,10 @@ describe('the recipes for billing', () => {
     expect(priceOf({ id: 'org', plan: 'team' })).toBe(0)
   })
 
-  test('an organisation, a team and a member', async () => {
+  test('an organization, a team and a member', async () => {
     const { call } = await block<{
       call(org: string, team: string, member: string, rate: number): Promise<object>
-    }>('An organisation, a team and a member')
+    }>('An organization, a team and a member')
     expect(await call('acme', 'a', 'ada', 90)).toEqual({ success: true, remaining: 10, deniedBy: [] })
     expect(await call('acme', 'a', 'ada', 20)).toMatchObject({ success: false, deniedBy: ['seats-member'] })
     for (const member of ['bob', 'cyd', 'dee', 'eve', 'fay']) await call('acme', 'a', member, 100)
