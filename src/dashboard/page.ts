@@ -187,7 +187,7 @@ function keyButton(key: string): Html {
 function search(limit: Limit, looking: Looking): Html {
   return html`<form method="post" class="line">${hidden(looking)}
 <label>Find a key <input name="key" required autocomplete="off"></label><button class="act">Look</button>
-${limit.isHashed ? html`<small>It is hashed before it is looked for.</small>` : undefined}</form>`
+${limit.isHashed ? html`<small>The page searches for its hash.</small>` : undefined}</form>`
 }
 
 /** A key as a form has it. Browsers send each line break as two characters, so it must have none. */
