@@ -193,7 +193,7 @@ test('statements that never end, on a driver that never gives up: the limiter go
   // Only time that the test lets pass can end a call, so a busy machine changes nothing.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   const opened = openPool(network.url, { max: 10 })
-  const prefix = newPrefix('for ever')
+  const prefix = newPrefix('forever')
   const common = { db: opened.db, limiter, prefix, cleanupProbability: 0 }
   const ratelimit = new Ratelimit({ ...common, timeout: 500, connections: 1 })
   const call = () => outcomeOf(ratelimit.limit(SECRET))

@@ -7,7 +7,7 @@ import { tell } from './happened.ts'
  *
  * - `cut before`: the connection breaks, and the server never sees the request.
  * - `cut after`: the server gets the request; the connection breaks instead of the answer.
- * - `stall before`, `stall after`: the same, but nothing breaks, and the client waits for ever.
+ * - `stall before`, `stall after`: the same, but nothing breaks, and the client waits forever.
  * - a number: the request arrives this many milliseconds later.
  */
 export type Fault = 'pass' | 'cut before' | 'cut after' | 'stall before' | 'stall after' | number

@@ -282,7 +282,7 @@ describe('a number that is not finite', () => {
     ['NaN', 'Infinity', '-Infinity'].map((tokens) => ({ refill, tokens })),
   )
 
-  test.each(values)('$tokens tokens neither admit nor deny for ever, $refill', async ({ refill, tokens }) => {
+  test.each(values)('$tokens tokens neither admit nor deny forever, $refill', async ({ refill, tokens }) => {
     const { clock, limit, insert } = setUp(Ratelimit.tokenBucket(1, '1s', 3, { refill }))
     await insert(`tokens, last_refill`, `'${tokens}', to_timestamp(${clock.ms - 5000} / 1000.0)`)
     for (const remaining of [2, 1, 0]) expect(await limit()).toMatchObject({ success: true, remaining })

@@ -205,7 +205,7 @@ test('a remembered denial still lets the call pass', async () => {
   expect(statements).toHaveLength(3)
 })
 
-test('a blocked plan lets calls pass too, and would deny for ever', async () => {
+test('a blocked plan lets calls pass too, and would deny forever', async () => {
   const { quota, rows } = quotaOn(database, Ratelimit.fixedWindow(0, '1d'), DRY)
   expect(await quota.limit('key')).toMatchObject({
     ...{ success: true, retryAfter: 0 },

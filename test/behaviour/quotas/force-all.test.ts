@@ -197,7 +197,7 @@ test('calls of one row that are not forced are denied together, with the time un
   expect(await all('3', 2, '50')).toMatchObject({ success: true })
 })
 
-test('a call after a forced one that leaves it no room is denied for ever', async () => {
+test('a call after a forced one that leaves it no room is denied forever', async () => {
   const { all } = await ten()
   expect(await all('10', 1)).toMatchObject({ success: false, retryAfter: Number.POSITIVE_INFINITY })
 })

@@ -181,7 +181,7 @@ describe('a row of another algorithm', () => {
 })
 
 describe('a blocked plan', () => {
-  test.each(denying)('denies for ever and keeps the stored row, $change', async ({ from, to }) => {
+  test.each(denying)('denies forever and keeps the stored row, $change', async ({ from, to }) => {
     const { quota, expectUntouched } = await charged(from)
     const { limiter } = to
     const denied = {

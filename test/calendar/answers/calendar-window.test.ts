@@ -206,7 +206,7 @@ describe('the rules', () => {
     expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 10 })
   })
 
-  test('of nothing denies all for ever', async () => {
+  test('of nothing denies all forever', async () => {
     const { limit } = setUp(calendarWindow(0, 'month'))
     expect(await limit()).toMatchObject({
       success: false,

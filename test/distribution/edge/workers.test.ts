@@ -74,7 +74,7 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     expect(JSON.parse(text)).toMatchObject({ status: 429, 'violated-policies': ['hono'] })
   })
 
-  test('with coalescing requests wait for each other for ever, and workerd ends them', async () => {
+  test('with coalescing requests wait for each other forever, and workerd ends them', async () => {
     expect(await worker.get('/coalesced?key=one')).toMatchObject({ status: 200 })
     const { 500: hung = 0 } = await statuses(6, '/coalesced?key=one')
     expect(hung).toBeGreaterThan(0)

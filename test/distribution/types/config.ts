@@ -121,7 +121,7 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   flag(charged.success ? charged.repeated : undefined)
   // @ts-expect-error a denial repeats nothing
   flag(charged.success ? undefined : charged.repeated)
-  // @ts-expect-error ids do not stay for ever
+  // @ts-expect-error ids do not stay forever
   await ratelimit.limit('key', { once: { id: 'event' } })
   // @ts-expect-error no such time
   await ratelimit.grant('key', 1, { once: { id: 'event', for: '5w' } })

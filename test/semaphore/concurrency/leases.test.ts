@@ -116,7 +116,7 @@ test('a slot that a transaction holds is free at once when its backend ends, and
   // The first lease of the key, so its row is new and not committed.
   held(await exports.acquire('org', { tx: Object.assign(tx, { rollback: true }) }))
   const [backend] = (await client.query('select pg_backend_pid() as pid')).rows
-  // What waited for the transaction would wait for ever.
+  // What waited for the transaction would wait forever.
   const second = held(await other.acquire('org'))
   expect(await other.acquire('org')).toMatchObject({ success: false, retryAfter: 0 })
   await database.rows('select pg_terminate_backend($1)', [backend.pid])
