@@ -11,14 +11,15 @@ export async function quotaPages(): Promise<string> {
 }
 
 /**
- * What a recipe of these pages exports, as it stands there, on the server at `url`. Each call is a process
- * of its own: it has its own limiters and its own pool.
+ * What a recipe of these pages, or of others, exports, as it stands there, on the server at `url`. Each call is
+ * a process of its own: it has its own limiters and its own pool.
  */
 export async function recipeOn<Exports>(
   url: string,
   heading: string,
+  pages: () => Promise<string> = quotaPages,
 ): Promise<Exports & { readonly end: () => Promise<void> }> {
-  const [, block] = (await quotaPages()).split(`\n## ${heading}\n`)[1]?.match(/^```ts\n([\s\S]*?)^```/m) ?? []
+  const [, block] = (await pages()).split(`\n## ${heading}\n`)[1]?.match(/^```ts\n([\s\S]*?)^```/m) ?? []
   if (!block) throw new Error(`There is no recipe "${heading}".`)
   await mkdir(CACHE, { recursive: true })
   const folder = await mkdtemp(resolve(CACHE, 'recipe-'))

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Allowed, type Limiter, type LimitResult, Ratelimit } from '../../../src/index.ts'
@@ -23,10 +24,13 @@ afterAll(async () => {
 })
 
 /** The recipe, in two processes. */
-async function twoProcesses<Exports>(heading: string): Promise<[Exports, Exports]> {
+async function twoProcesses<Exports>(
+  heading: string,
+  pages?: () => Promise<string>,
+): Promise<[Exports, Exports]> {
   const both = await Promise.all([
-    recipeOn<Exports>(database.url, heading),
-    recipeOn<Exports>(database.url, heading),
+    recipeOn<Exports>(database.url, heading, pages),
+    recipeOn<Exports>(database.url, heading, pages),
   ])
   ends.push(...both.map(({ end }) => end))
   return both
@@ -35,6 +39,50 @@ async function twoProcesses<Exports>(heading: string): Promise<[Exports, Exports
 async function newOrg(id: string): Promise<void> {
   await database.rows(`insert into orgs (id, plan, since, time_zone) values ($1, 'team', now(), 'UTC')`, [id])
 }
+
+test('streams of a model, which end, break and are left open', async () => {
+  const processes = await twoProcesses<{
+    meter(
+      org: string,
+      model: string,
+      size: { readonly prompt: number; readonly answer: number },
+    ): Promise<{ end(used: number): Promise<void> }>
+    month: Quota
+    provider: Quota
+    settleLost(): Promise<void>
+  }>('The limits', () => readFile('docs/llm.md', 'utf8'))
+  const [{ month, provider, settleLost }] = processes
+  const before = 970_000
+  await month.limit('streams', { rate: before })
+  let paid = 0
+  let open = 0
+  const streaming = async (call: number) => {
+    const { meter } = processes[call % 2] as (typeof processes)[0]
+    const stream = await meter(`streams`, `model ${call % 3}`, { prompt: 10, answer: 990 }).catch(
+      (error) => error,
+    )
+    if (!('end' in stream)) {
+      if (!(stream instanceof app.QuotaExceeded)) throw stream
+      return tell('streams', 'denied')
+    }
+    expect((await month.getRemaining('streams')).used).toBeLessThanOrEqual(1_000_000)
+    if (call % 7 === 0) {
+      open++
+      return tell('streams', 'left open')
+    }
+    const used = Math.floor(Math.random() * 1000)
+    paid += used
+    // A client that goes away while the stream ends.
+    await Promise.all([stream.end(used), stream.end(0)])
+    tell('streams', 'settled')
+  }
+  for (let wave = 0; wave < 4; wave++)
+    await Promise.all(Array.from({ length: 30 }, (_, call) => streaming(call)))
+  expect((await month.getRemaining('streams')).used).toBe(before + paid + 1000 * open)
+  await settleLost()
+  expect((await month.getRemaining('streams')).used).toBe(before + paid + 1000 * open)
+  expect((await provider.getRemaining('model 0')).used).toBeGreaterThan(0)
+})
 
 test('estimates and known costs, from the month and the credits', async () => {
   const processes = await twoProcesses<{
