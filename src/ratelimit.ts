@@ -394,7 +394,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
 
   /**
    * Makes the key's limit full again. A balance cannot be reset. It does not end a block of a limiter with
-   * `blocks: true`.
+   * `blocks()`.
    *
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
    * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.

@@ -1,6 +1,7 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { Ratelimit } from '../../src/index.ts'
+import { blocks } from '../../src/lockout/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter, defaultQuota } from '../contenders/this-package.ts'
@@ -73,17 +74,17 @@ const newKey = () => `new:${news++}`
 async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const user = await withRows(defaultLimiter(db, 'user'))
   const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
-  const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', blocks: true }))
+  const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', use: [blocks()] }))
   const newKeys = limitAllOf(user, quota, newKey)
-  const blocks = async (key: string) => (await blockable.limit(key)).success
+  const blockablePasses = async (key: string) => (await blockable.limit(key)).success
   return [
     limitOf(user),
     { name: HOT_LIMIT, check: async () => (await user.limit(HOT)).success },
     { name: NEW_LIMIT, check: async () => (await user.limit(newKey())).success },
     { name: CALLS.tables, check: limitAllOf(user, quota) },
     { name: CALLS.newKeys, check: () => newKeys(newKey()) },
-    { name: CALLS.blocks, check: blocks },
-    { name: CALLS.hotBlocks, check: () => blocks(HOT) },
+    { name: CALLS.blocks, check: blockablePasses },
+    { name: CALLS.hotBlocks, check: () => blockablePasses(HOT) },
     {
       name: CALLS.once,
       async check(key) {

@@ -1,7 +1,7 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
-import { lockout } from '../../src/lockout/index.ts'
+import { blocks, lockout } from '../../src/lockout/index.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { usage } from '../../src/reports/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
@@ -31,7 +31,7 @@ const limiter = Ratelimit.tokenBucket(PLENTY, '1h', PLENTY)
 async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const user = await withRows(defaultLimiter(db, 'user'))
   const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
-  const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', blocks: true }))
+  const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', use: [blocks()] }))
   const never = lockout(Number.POSITIVE_INFINITY, '1h', { block: '1h' })
   const logins = await withRows(new Ratelimit({ db, limiter: never, prefix: 'lockout' }))
   return [

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { countDenials } from '../../src/denials/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
-import { block, lockout, unblock } from '../../src/lockout/index.ts'
+import { block, blocks, lockout, unblock } from '../../src/lockout/index.ts'
 import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { denied } from '../../src/reports/index.ts'
 import { schedule } from '../../src/schedule/index.ts'
@@ -121,7 +121,10 @@ export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   )
   for (const key of keyNumbers(KEYS)) await counted.limit(key)
   await counted.close()
-  const blockable = await withRows(new Ratelimit({ ...config, prefix: 'blocked by hand', blocks: true }), 1)
+  const blockable = await withRows(
+    new Ratelimit({ ...config, prefix: 'blocked by hand', use: [blocks()] }),
+    1,
+  )
   return [
     { name: 'limit, denied', check: async (key) => !(await used.limit(key)).success },
     { name: 'limit, denied and counted', check: async (key) => !(await counted.limit(key)).success },

@@ -9,7 +9,7 @@ import type { CallOptions } from '../kernel/options/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 
 /**
- * Blocks a key of a lockout, or of a limiter with `blocks: true`, whatever it has used. The block replaces one
+ * Blocks a key of a lockout, or of a limiter with `blocks()`, whatever it has used. The block replaces one
  * that is under way.
  *
  * @param duration Milliseconds, or a string like `'1h'`. At most the `max` of a lockout, or a hundred years.

@@ -26,11 +26,6 @@ const REPORTED = 'Reports would include units that were not used yet.'
 const EXCLUDES: readonly Exclusion[] = [
   ['durable: true', ({ durable }) => durable, PAID],
   ['a balance or credits', ({ limiter }) => limiter.kind === 'credits' || isBalance(limiter), PAID],
-  [
-    'blocks',
-    ({ blocks }) => blocks,
-    'A block holds at once in every process, so no memory answers before it.',
-  ],
   ['keepEnded', ({ keepEnded }) => keepEnded, REPORTED],
   ['thresholds', ({ thresholds }) => thresholds.length > 0, REPORTED],
   [

@@ -64,13 +64,13 @@ export interface OtherUsage {
   readonly reset?: never
   /** Unknown. */
   readonly start?: never
-  /** With `blocks: true`: Unix milliseconds at which the block of the key ends. Only while it is blocked. */
+  /** With `blocks()`: Unix milliseconds at which the block of the key ends. Only while it is blocked. */
   readonly blockedUntil?: number
 }
 
 /**
  * Lists the keys of a limiter that have used most. Keys without usage are not in the list. A key that is
- * blocked has `blockedUntil`, also one of a limiter with `blocks: true`.
+ * blocked has `blockedUntil`, also one of a limiter with `blocks()`.
  *
  * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one limit, keys on
  * plans of another algorithm or period are in the list with `isOther: true`.

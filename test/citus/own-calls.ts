@@ -1,5 +1,5 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
-import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
+import { block, blocks, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -82,7 +82,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     ]
   },
   'keys that are blocked': async (placed) => {
-    const api = new Ratelimit({ ...optionsOf(placed), limiter: monthly, blocks: true })
+    const api = new Ratelimit({ ...optionsOf(placed), limiter: monthly, use: [blocks()] })
     return [
       await api.limit('k'),
       await block(api, 'k', '1h'),

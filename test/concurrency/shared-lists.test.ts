@@ -1,4 +1,4 @@
-import { block } from 'drizzle-ratelimit/lockout'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
@@ -314,7 +314,7 @@ test('calls of keys that can be blocked share a statement, although most have no
     db,
     limiter,
     prefix: 'blocks',
-    blocks: true,
+    use: [blocks()],
     cleanupProbability: 0,
   })
   const keys = ['ada', 'bob', 'eve', 'joe']
@@ -337,7 +337,7 @@ test('calls of keys that can be blocked share a statement, although most have no
 test('calls of one key that can be blocked share statements, and exactly the limit passes', async () => {
   const { db, statements } = watch(database.db)
   const ratelimit = new Ratelimit({
-    ...{ db, timeout: false, limiter: Ratelimit.fixedWindow(20, '1d'), prefix: 'hot', blocks: true },
+    ...{ db, timeout: false, limiter: Ratelimit.fixedWindow(20, '1d'), prefix: 'hot', use: [blocks()] },
     cleanupProbability: 0,
   })
   await ratelimit.limit('ada')
@@ -364,7 +364,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
       ...common,
       limiter: Ratelimit.unlimited(),
       prefix: `off by ${aheadMs}`,
-      blocks: true,
+      use: [blocks()],
     })
     const request = { ratelimit, key: 'ada' }
     await block(ratelimit, 'ada', '1h')
@@ -394,7 +394,7 @@ test.each([-2 * HOUR, 2 * HOUR])(
 test('a block that comes while others charge the key lets none pass that begin later', async () => {
   const ratelimit = new Ratelimit({
     timeout: false,
-    ...{ db: database.db, limiter: Ratelimit.fixedWindow(1e6, '1d'), prefix: 'blocked', blocks: true },
+    ...{ db: database.db, limiter: Ratelimit.fixedWindow(1e6, '1d'), prefix: 'blocked', use: [blocks()] },
   })
   await ratelimit.limit('ada')
   let isBlocked = false

@@ -18,7 +18,7 @@ export interface Remaining {
 export interface Usage extends Remaining {
   /**
    * Used tokens or units. In debt or after a downgrade it is more than the limit. A block of a lockout's key by
-   * hand uses up the whole limit; with `blocks: true` a block changes nothing that was used.
+   * hand uses up the whole limit; with `blocks()` a block changes nothing that was used.
    */
   readonly used: number
   /** Only for windows: Unix milliseconds at which the current window began, or would begin now. */

@@ -47,7 +47,7 @@ function blocksOf({ checker, call }: LimiterCall): LimiterCall {
   if (checker.terms.blocks) return { checker: gateOf(checker), call: changingRequest(call.key) }
   checkOption(
     call.limiter.algorithm.numbers.block !== undefined,
-    'block and unblock need blocks: true, or a limiter made by lockout.',
+    'block and unblock need use: [blocks()], or a limiter made by lockout.',
   )
   return { checker, call }
 }

@@ -24,6 +24,8 @@ export interface OwnParts {
   ledger?(settings: Settings): Ledger
   /** Takes units of its keys in advance. */
   readonly inAdvance?: NonNullable<Alone['inAdvance']>
+  /** Whether keys can be blocked. */
+  readonly blocks?: true
   /** What gets to know how its calls were answered. */
   begin?(parts: LayerParts): Layer[]
 }

@@ -151,15 +151,6 @@ export interface Degrading {
   readonly onDegraded?: (error: RatelimitError) => void
 }
 
-export interface Blocking {
-  /**
-   * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row
-   * first. A lockout can be blocked without it. It cannot be used with `dryRun` or
-   * `inMemoryBlock`. Default: `false`.
-   */
-  readonly blocks?: boolean
-}
-
 /** The transactions of a database. */
 export type TransactionOf<D extends Database> = Parameters<Parameters<D['transaction']>[0]>[0]
 
@@ -177,7 +168,8 @@ export type AnyLayer = Layer | LedgerLayer
 export interface NotRecording {
   /**
    * Layers: `prefetch(...)` of `drizzle-ratelimit/prefetch`, `countDenials()` of `drizzle-ratelimit/denials`,
-   * `ledger(...)` of `drizzle-ratelimit/ledger`, or some of your own. The order means nothing. Default: none.
+   * `ledger(...)` of `drizzle-ratelimit/ledger`, `blocks()` of `drizzle-ratelimit/lockout`, or some of your
+   * own. The order means nothing. Default: none.
    */
   readonly use?: readonly Layer[]
 }

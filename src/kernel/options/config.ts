@@ -1,6 +1,5 @@
 import type { Database } from '../database/database.ts'
 import type {
-  Blocking,
   Coalescing,
   Degrading,
   Denials,
@@ -20,7 +19,6 @@ import type {
 import type { CommonConfig } from './common.ts'
 
 type EitherConfig<D extends Database> = CommonConfig<D> &
-  Blocking &
   (NotRecording | Recording<D>) &
   (EitherWay | Coalescing) &
   (NoDenials | Denials) &

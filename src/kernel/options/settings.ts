@@ -75,9 +75,4 @@ const COMBINATIONS: readonly Combination[] = [
     ({ inMemoryBlock }, { maxBlockedKeys }) => maxBlockedKeys !== undefined && !inMemoryBlock,
     'maxBlockedKeys needs inMemoryBlock: true.',
   ],
-  [
-    (_, { blocks, dryRun, inMemoryBlock, limiter }) =>
-      blocks && (dryRun || inMemoryBlock || limiter.algorithm.numbers.block),
-    'blocks has no meaning with dryRun or inMemoryBlock, and a lockout can be blocked without it.',
-  ],
 ]

@@ -27,7 +27,6 @@ type Defaulted =
   | 'tables'
   | 'synchronousCommit'
   | 'keepEnded'
-  | 'blocks'
   | 'inMemoryBlock'
   | 'maxBlockedKeys'
   | 'distributed'
@@ -87,7 +86,6 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   cleanupProbability: { ...EVERY, check: checkShare },
   keepEnded: { ...RATES, ...SWITCH },
   grace: { ...RATES, check: checkDuration },
-  blocks: { ...RATES, ...SWITCH },
   inMemoryBlock: { ...RATES, ...SWITCH },
   maxBlockedKeys: { ...RATES, check: upTo(MAX_KEYS), byDefault: 10_000 },
   distributed: { ...RATES, ...SWITCH },

@@ -24,7 +24,7 @@ import { MAX_PAGE, page } from './page.ts'
 /** More than calls can count: the count of a row that blocks its key. */
 const IS_BLOCK: SQL = sql.raw(`> ${MAX_COUNT}`)
 
-/** The block of a key that is in another row than the key's, as limiters with `blocks: true` have them. */
+/** The block of a key that is in another row than the key's, as limiters with `blocks()` have them. */
 function blockOf(table: RateLimitTable, parameters: Parameters) {
   const gate = alias(table, 'gate')
   const isOfKey = and(eq(gate.prefix, parameters.text('gates')), eq(gate.key, table.key))

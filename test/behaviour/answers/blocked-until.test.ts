@@ -1,5 +1,5 @@
 import { and, eq } from 'drizzle-orm'
-import { block, lockout } from 'drizzle-ratelimit/lockout'
+import { block, blocks, lockout } from 'drizzle-ratelimit/lockout'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -56,7 +56,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
   'a limit with blocks': {
     block: async () => {
-      const ratelimit = limited({ limiter: FIVE, blocks: true })
+      const ratelimit = limited({ limiter: FIVE, use: [blocks()] })
       await ratelimit.limit('ada', { rate: 2 })
       await block(ratelimit, 'ada', '1m')
       return ratelimit
@@ -142,7 +142,7 @@ describe.each(Object.entries(KINDS))('a key that is blocked by %s', (_, { block,
 })
 
 test('block says it, also where it replaces a block', async () => {
-  for (const ratelimit of [limited({ limiter: LOGINS }), limited({ limiter: FIVE, blocks: true })]) {
+  for (const ratelimit of [limited({ limiter: LOGINS }), limited({ limiter: FIVE, use: [blocks()] })]) {
     for (const minutes of [1, 5, 2]) {
       const blockedUntil = clock.ms + minutes * MINUTE
       const answer = await block(ratelimit, 'ada', minutes * MINUTE)
@@ -153,14 +153,14 @@ test('block says it, also where it replaces a block', async () => {
 })
 
 test('schedule says it', async () => {
-  const ratelimit = limited({ limiter: Ratelimit.gcra(5, '5s'), blocks: true })
+  const ratelimit = limited({ limiter: Ratelimit.gcra(5, '5s'), use: [blocks()] })
   await block(ratelimit, 'ada', '1m')
   const denied = { success: false, retryAfter: MINUTE, blockedUntil: clock.ms + MINUTE }
   expect(await schedule(ratelimit, 'ada', { within: '1h' })).toEqual(denied)
 })
 
 test('the wait for the limit may be longer than the block', async () => {
-  const ratelimit = limited({ limiter: FIVE, blocks: true })
+  const ratelimit = limited({ limiter: FIVE, use: [blocks()] })
   await ratelimit.limit('ada', { rate: 5 })
   await block(ratelimit, 'ada', '1m')
   const expected = { reset: clock.ms + 24 * 60 * MINUTE, blockedUntil: clock.ms + MINUTE }
@@ -240,7 +240,7 @@ test('a lockout without a limit that blocks by hand has nothing left', async () 
 })
 
 test('a list shows the block of a key whose row is of another plan, and no count of a block', async () => {
-  const ratelimit = limited({ limiter: FIVE, blocks: true })
+  const ratelimit = limited({ limiter: FIVE, use: [blocks()] })
   const monthly = { limiter: Ratelimit.slidingWindow(5, '1d') }
   for (const key of ['ada', 'bob']) await ratelimit.limit(key, { rate: 2, ...monthly })
   await block(ratelimit, 'ada', '1m')

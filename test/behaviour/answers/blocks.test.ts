@@ -1,5 +1,5 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
-import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
+import { block, blocks, lockout, unblock } from 'drizzle-ratelimit/lockout'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -24,7 +24,13 @@ let prefixes = 0
 
 /** A limiter whose keys can be blocked. */
 function blocking(options: object = {}): Ratelimit {
-  const common = { db: database.db, limiter: WINDOW, clock: clock.now, cleanupProbability: 0, blocks: true }
+  const common = {
+    db: database.db,
+    limiter: WINDOW,
+    clock: clock.now,
+    cleanupProbability: 0,
+    use: [blocks()],
+  }
   return new Ratelimit({ ...common, prefix: `blocks ${prefixes++}`, ...options } as RatelimitConfig)
 }
 
@@ -165,7 +171,7 @@ describe('while a key is blocked', () => {
   })
 
   test('its denials are counted, and no list has its row', async () => {
-    const { ratelimit } = await blocked({ use: [countDenials({ every: '1h' })] })
+    const { ratelimit } = await blocked({ use: [blocks(), countDenials({ every: '1h' })] })
     await ratelimit.limit('ada')
     await ratelimit.close()
     expect(await denied(ratelimit)).toEqual([{ key: 'ada', denials: 1 }])
@@ -174,7 +180,12 @@ describe('while a key is blocked', () => {
 })
 
 test('blockUntilReady waits for the end of a block', async () => {
-  const ratelimit = new Ratelimit({ db: database.db, limiter: WINDOW, prefix: 'blocks waits', blocks: true })
+  const ratelimit = new Ratelimit({
+    db: database.db,
+    limiter: WINDOW,
+    prefix: 'blocks waits',
+    use: [blocks()],
+  })
   await block(ratelimit, 'ada', 300)
   expect(await ratelimit.blockUntilReady('ada', '10s')).toMatchObject({ success: true, remaining: 4 })
 })
@@ -244,17 +255,16 @@ test('keys are hashed, and may be as long as those of the limit', async () => {
 test.each<[string, () => unknown, string]>([
   ['dryRun', () => blocking({ dryRun: true }), 'INVALID_OPTION'],
   ['inMemoryBlock', () => blocking({ inMemoryBlock: true }), 'INVALID_OPTION'],
-  ['prefetch', () => blocking({ use: [prefetch({ tokens: 5, for: '1s' })] }), 'INVALID_OPTION'],
+  ['prefetch', () => blocking({ use: [blocks(), prefetch({ tokens: 5, for: '1s' })] }), 'INVALID_OPTION'],
   ['a lockout', () => blocking({ limiter: lockout(5, '1m', { block: '1m' }) }), 'INVALID_OPTION'],
-  ['no switch', () => blocking({ blocks: 'yes' }), 'INVALID_OPTION'],
   ['a prefix of its own rows', () => blocking({ prefix: 'api [blocked]' }), 'INVALID_PREFIX'],
 ])('%s is refused', (_, make, code) => {
   expect(make).toThrow(expect.objectContaining({ code }))
 })
 
 test.each<[string, () => Promise<unknown>, string]>([
-  ['block without it', () => block(blocking({ blocks: false }), 'ada', '1h'), 'INVALID_OPTION'],
-  ['unblock without it', () => unblock(blocking({ blocks: false }), 'ada'), 'INVALID_OPTION'],
+  ['block without it', () => block(blocking({ use: [] }), 'ada', '1h'), 'INVALID_OPTION'],
+  ['unblock without it', () => unblock(blocking({ use: [] }), 'ada'), 'INVALID_OPTION'],
   ['no time', () => block(blocking(), 'ada', 0), 'INVALID_DURATION'],
 ])('%s: refused', async (_, call, code) => {
   await expect(call()).rejects.toMatchObject({ code })

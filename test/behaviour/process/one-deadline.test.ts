@@ -1,4 +1,4 @@
-import { block } from 'drizzle-ratelimit/lockout'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
@@ -142,7 +142,7 @@ test.each(Object.entries(windowCalls))('%s ends by its timeout', async (_, ready
 })
 
 test.each(Object.entries(blockedCalls))('%s with blocks ends by its timeout', async (_, ready) => {
-  const make = (config: object) =>
-    new Quota({ durable: false, ...config, limiter: WINDOW, blocks: true } as QuotaConfig)
+  const make = (config: Partial<QuotaConfig>) =>
+    new Quota({ durable: false, ...config, limiter: WINDOW, use: [blocks()] } as QuotaConfig)
   expect(await failsAfter(make, ready)).toBe(1_000)
 })

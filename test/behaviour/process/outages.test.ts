@@ -1,3 +1,4 @@
+import { blocks } from 'drizzle-ratelimit/lockout'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
@@ -54,7 +55,7 @@ describe('timeout', () => {
     const { db } = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
     const bucket = Ratelimit.tokenBucket(1, '1s', 1)
     const common = { db, limiter: bucket, prefix: `stalls ${++prefix}`, cleanupProbability: 0 }
-    const ratelimit = new Ratelimit({ ...common, blocks: true, timeout: 100 })
+    const ratelimit = new Ratelimit({ ...common, use: [blocks()], timeout: 100 })
     const call = start(ratelimit).catch((error: unknown) => error)
     await turns()
     // The look takes 60 ms.

@@ -1,5 +1,5 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
-import { block, lockout } from 'drizzle-ratelimit/lockout'
+import { block, blocks, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, type Once, Ratelimit } from '../../../src/index.ts'
@@ -171,7 +171,7 @@ test('an event of 0 units leaves its id to a later charge', async () => {
 })
 
 test('a blocked key may look in every call, as limit does', async () => {
-  const mine = quotaOn(database, TEN['calendar month'], { blocks: true })
+  const mine = quotaOn(database, TEN['calendar month'], { use: [blocks()] })
   const { quota } = mine
   await block(quota, 'key', '1h')
   const before = await rowsOf(mine)

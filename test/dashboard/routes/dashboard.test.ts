@@ -1,6 +1,6 @@
 import { getRequestListener } from '@hono/node-server'
 import { countDenials } from 'drizzle-ratelimit/denials'
-import { lockout } from 'drizzle-ratelimit/lockout'
+import { blocks, lockout } from 'drizzle-ratelimit/lockout'
 import express from 'express'
 import { Hono } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
@@ -186,7 +186,7 @@ test('blocks a key of a lockout, and unblocks it', async () => {
 })
 
 test('blocks a key of another limit that has blocks, and keeps its count', async () => {
-  const { ratelimit } = limiterOf({ blocks: true })
+  const { ratelimit } = limiterOf({ use: [blocks()] })
   await ratelimit.limit('ada', { rate: 2 })
   const { get, post } = browse({ api: ratelimit })
   await get('?limit=api')

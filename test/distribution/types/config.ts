@@ -5,6 +5,7 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { ledger } from 'drizzle-ratelimit/ledger'
+import { blocks } from 'drizzle-ratelimit/lockout'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
@@ -204,7 +205,9 @@ new Ratelimit({ ...common, use: [ledger(async () => {})], distributed: true })
 recording.prefix
 new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s' })], inMemoryBlock: true, dryRun: true })
 new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s', maxKeys: 5 }), countDenials()] })
-new Quota({ ...common, blocks: true, durable: true, thresholds: [0.8], use: [countDenials()] })
+new Quota({ ...common, durable: true, thresholds: [0.8], use: [countDenials(), blocks()] })
+// @ts-expect-error it is in `use`
+new Ratelimit({ ...common, blocks: true })
 // @ts-expect-error it is in `use`
 new Ratelimit({ ...common, prefetch: { tokens: 50, for: '1s' } })
 // @ts-expect-error how many units are taken has to be said

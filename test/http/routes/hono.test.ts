@@ -2,7 +2,7 @@ import { getRequestListener } from '@hono/node-server'
 import { getConnInfo } from '@hono/node-server/conninfo'
 import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/hono'
 import { clientKey } from 'drizzle-ratelimit/http'
-import { block, lockout } from 'drizzle-ratelimit/lockout'
+import { block, blocks, lockout } from 'drizzle-ratelimit/lockout'
 import { type Handler, Hono, type MiddlewareHandler } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
@@ -47,7 +47,7 @@ test('a denial is 429 with a problem document', async () => {
 
 test.each<[string, Partial<RatelimitConfig>]>([
   ['a lockout', { limiter: lockout(5, '15m', { block: '10m' }) }],
-  ['a limit with blocks', { limiter: Ratelimit.fixedWindow(5, '1m'), blocks: true }],
+  ['a limit with blocks', { limiter: Ratelimit.fixedWindow(5, '1m'), use: [blocks()] }],
 ])('a key that is blocked is denied until the end of the block, under %s', async (_, options) => {
   const common = { db: database.db, prefix: newPrefix(), clock: () => new Date(1_800_000_000_000) }
   const ratelimit = new Ratelimit({ ...common, ...options } as RatelimitConfig)

@@ -1,4 +1,4 @@
-import { block } from 'drizzle-ratelimit/lockout'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -17,7 +17,7 @@ function reachedFor(statements: number) {
 }
 
 const bucket = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
-const common = { limiter: bucket, prefix: 'after change', cleanupProbability: 0, blocks: true } as const
+const common = { limiter: bucket, prefix: 'after change', cleanupProbability: 0, use: [blocks()] } as const
 
 describe('a block', () => {
   const call = (ratelimit: Ratelimit) => block(ratelimit, 'key', '1h')

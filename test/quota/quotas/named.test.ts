@@ -1,5 +1,5 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
-import { block, unblock } from 'drizzle-ratelimit/lockout'
+import { block, blocks, unblock } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
@@ -509,7 +509,7 @@ test('entries have the name as their id', async () => {
 })
 
 test('a blocked key reserves nothing', async () => {
-  const { quota } = processes(TEN['fixed window'], { blocks: true })
+  const { quota } = processes(TEN['fixed window'], { use: [blocks()] })
   await block(quota, 'key', '1h')
   expect(await quota.reserve('key', { rate: 4, ...NAMED })).toMatchObject({ success: false })
   await unblock(quota, 'key')

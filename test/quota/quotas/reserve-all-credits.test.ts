@@ -1,3 +1,4 @@
+import { blocks } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
@@ -109,7 +110,7 @@ test('what is forced takes from as many grants as it needs beside limits with bl
   await Promise.all(Array.from({ length: 20 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 20 }, (_, i) => {
     const limiter = Ratelimit.fixedWindow(50, '1h')
-    const common = { db: database.db, durable: true, blocks: true, cleanupProbability: 0 }
+    const common = { db: database.db, durable: true, use: [blocks()], cleanupProbability: 0 }
     return { ratelimit: new Ratelimit({ ...common, limiter, prefix: `gated ${i}` }), key: 'key' }
   })
   const forced = { ratelimit: credits, key: 'key', rate: 15, force: true }

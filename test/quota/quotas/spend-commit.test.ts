@@ -1,4 +1,4 @@
-import { block } from 'drizzle-ratelimit/lockout'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
@@ -143,7 +143,7 @@ test('a window that is over gives nothing back, so it has paid, and more comes f
 })
 
 test('a blocked key does not stop a commit', async () => {
-  const { quota, clock } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { blocks: true })
+  const { quota, clock } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { use: [blocks()] })
   const { quota: balance } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
   await balance.grant('key', 5)
   const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))

@@ -1,5 +1,5 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
-import { block } from 'drizzle-ratelimit/lockout'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -530,7 +530,7 @@ test.each([
 })
 
 test('a call of 0 units may start at once, behind any queue and any block, and writes nothing', async () => {
-  const ratelimit = partner(Ratelimit.gcra(1, '1s'), { blocks: true })
+  const ratelimit = partner(Ratelimit.gcra(1, '1s'), { use: [blocks()] })
   for (let call = 0; call < 3; call++) await schedule(ratelimit, 'key', { within: '10s' })
   await block(ratelimit, 'key', '1h')
   const used = await ratelimit.getRemaining('key')

@@ -1,6 +1,6 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
-import { lockout } from 'drizzle-ratelimit/lockout'
+import { blocks, lockout } from 'drizzle-ratelimit/lockout'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/index.ts'
@@ -35,7 +35,7 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   cleanupProbability: () => ({ cleanupProbability: 1 }),
   keepEnded: () => ({ keepEnded: true }),
   grace: () => ({ grace: '1d' }),
-  blocks: () => ({ blocks: true }),
+  blocks: () => ({ use: [blocks()] }),
   inMemoryBlock: () => ({ inMemoryBlock: true }),
   maxBlockedKeys: () => ({ maxBlockedKeys: 1 }),
   distributed: () => ({ distributed: true }),
