@@ -27,7 +27,8 @@ export function parametersOf(node: Node): string {
 export function memberOf(name: string, node: Node, nodes: readonly Node[]): string {
   if (is.isMethodDeclaration(node) || is.isMethodSignatureDeclaration(node)) return callOf(name, node)
   const isOptional = nodes.some((each) => is.isPropertySignatureDeclaration(each) && each.postfixToken)
-  const type = unionOf(new Set(nodes.filter(isPossible).map(typeOf)))
+  const types = nodes.filter(isPossible).map(typeOf)
+  const type = unionOf(new Set(isOptional ? types.map((each) => each.replace(/ \| undefined$/, '')) : types))
   return `${code(`${name}${isOptional ? '?' : ''}: ${type}`)}. ${brief(commentOf(node).text, WORDS.member)}`
 }
 
@@ -39,7 +40,7 @@ function unionOf(types: Set<string>): string {
 
 export function typeOf(node: Node): string {
   const type = 'type' in node && node.type ? node.type : 'initializer' in node ? node.initializer : undefined
-  return plain((type as Node | undefined)?.getText()).replace(/ \| undefined$| as const$/, '')
+  return plain((type as Node | undefined)?.getText()).replace(/ as const$/, '')
 }
 
 function plain(source = ''): string {
