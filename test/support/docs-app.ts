@@ -27,7 +27,6 @@ export const TABLES_SQL: string = `
   create table warnings (org text not null, granted integer not null);
   create table top_ups (id serial primary key, org text not null, credits integer not null);
   create table events (id text primary key);
-  create table sessions (email text not null);
   create table messages (org text not null);
   create table invoice_lines (id serial primary key, org text not null, start timestamptz not null,
     "end" timestamptz not null, used integer not null);
@@ -105,7 +104,6 @@ export const ledgerLines: Table<{
   eventId: text('event_id'),
 })
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
-export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
 export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
 export const mails: Table<{ org: Text; share: Share; quota: Amount; until: Time }> = pgTable('mails', {
   org: text().notNull(),
@@ -170,14 +168,6 @@ export const steps: readonly ((signal: AbortSignal) => Promise<void>)[] = [async
 
 /** The model or the studio said no: it makes nothing, which costs nothing. */
 export class Refused extends Error {}
-
-/** Writes the session, then finds that the password is wrong. */
-export async function signIn(tx: Tx, email: string, password: string): Promise<void> {
-  await tx.insert(sessions).values({ email })
-  if (password !== 'correct horse') throw new WrongPassword('wrong password')
-}
-
-export class WrongPassword extends Error {}
 
 export class QuotaExceeded extends Error {
   readonly retryAfter: number

@@ -295,15 +295,6 @@ describe('a login', () => {
       const { login } = await block<{ login(...args: string[]): Promise<string> }>('Lockouts', 'lockouts')
       return async (email, password) => (await login('127.0.0.1', email, password)) === 'welcome'
     },
-    'of docs/quota-recipes.md': async () => {
-      const heading = 'Failed logins, outside the transaction'
-      const { logIn } = await block<{ logIn(...args: string[]): Promise<void> }>(heading, 'quota-recipes')
-      return (email, password) =>
-        logIn('127.0.0.1', email, password).then(
-          () => true,
-          () => false,
-        )
-    },
   }
 
   test.each(Object.entries(LOGINS))('%s counts failures, until a success', async (name, loginOf) => {
