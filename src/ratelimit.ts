@@ -69,7 +69,7 @@ const MODULES = {
  * const { success, remaining, retryAfter } = await api.limit('user:123')
  * ```
  */
-export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
+export class Ratelimit<K extends Kind = 'rate', D = Database> {
   /** The limiter's namespace. */
   readonly prefix: string
   /** The limit of calls without a `limiter` of their own. */
@@ -109,6 +109,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
+  /** Takes from the grants of a key's credits, or gives back to them. */
+  limit(key: KeyFor<K, 'credits'>, options?: CreditLimitOptions): Promise<LimitResult>
   /** Takes what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   limit(
     key: KeyFor<K, 'rate'>,
@@ -144,8 +146,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   limit(key: KeyFor<K, 'rate'>, options?: LimitOptions): Promise<LimitResult>
-  /** Takes from the grants of a key's credits, or gives back to them. */
-  limit(key: KeyFor<K, 'credits'>, options?: CreditLimitOptions): Promise<LimitResult>
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, CALLS.limit, CALLS.creditLimit)
     if (isCredits(this.limiter)) return (await this.#account(key)).limit(options)
@@ -163,6 +163,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     }
   }
 
+  /** Takes an estimate from the grants of a key's credits. */
+  reserve(key: KeyFor<K, 'credits'>, options?: PlainCreditReserveOptions): Promise<CreditReserved>
   /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   reserve(
     key: KeyFor<K, 'rate'>,
@@ -193,8 +195,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   reserve(key: KeyFor<K, 'rate'>, options?: PlainReserveOptions): Promise<Reserved>
-  /** Takes an estimate from the grants of a key's credits. */
-  reserve(key: KeyFor<K, 'credits'>, options?: PlainCreditReserveOptions): Promise<CreditReserved>
   async reserve(key: string, options: PlainReserveOptions = {}): Promise<Reserved | CreditReserved> {
     Ratelimit.#check(this, options, CALLS.plainReserve, CALLS.plainCreditReserve)
     if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options)

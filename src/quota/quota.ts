@@ -40,7 +40,7 @@ const changing = /* @__PURE__ */ onFirstUse(() => import('./change-plan.ts'))
  * })
  * ```
  */
-export class Quota<K extends Kind = 'rate', D extends Database = Database> extends Ratelimit<K, D> {
+export class Quota<K extends Kind = 'rate', D = Database> extends Ratelimit<K, D> {
   /** What a quota offers. */
   protected static override readonly offered: Offered = { durable: true, periods: true }
 
@@ -49,6 +49,8 @@ export class Quota<K extends Kind = 'rate', D extends Database = Database> exten
     super(config as ConstructorParameters<typeof Ratelimit<K, D>>[0])
   }
 
+  /** Takes an estimate from the grants of a key's credits. */
+  override reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
   /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   override reserve(
     key: KeyFor<K, 'rate'>,
@@ -71,8 +73,6 @@ export class Quota<K extends Kind = 'rate', D extends Database = Database> exten
    * ```
    */
   override reserve(key: KeyFor<K, 'rate'>, options?: ReserveOptions): Promise<Reserved>
-  /** Takes an estimate from the grants of a key's credits. */
-  override reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
   override async reserve(
     key: string,
     options: ReserveOptions | CreditReserveOptions = {},

@@ -22,6 +22,13 @@ export interface Database {
   rollback?: unknown
 }
 
+/** The database of a constructor. The type error about another one says that Postgres is needed. */
+export type PostgresOf<D> = unknown extends D
+  ? Database
+  : D extends Database
+    ? D
+    : 'drizzle-ratelimit needs a PostgreSQL database' & Database
+
 /** Whether this is a transaction. Only transactions can be rolled back. */
 export function isTransaction(db: unknown): boolean {
   return typeof db === 'object' && db !== null && 'rollback' in db

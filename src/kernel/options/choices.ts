@@ -1,4 +1,4 @@
-import type { Database } from '../database/database.ts'
+import type { Database, PostgresOf } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Entry } from '../store/entry.ts'
@@ -174,8 +174,8 @@ export interface NotRecording {
   readonly use?: readonly Layer[]
 }
 
-export interface Recording<D extends Database> {
+export interface Recording<D> {
   /** Layers, with a ledger. */
-  readonly use: readonly (Layer | LedgerLayer<D>)[]
+  readonly use?: readonly (Layer | LedgerLayer<PostgresOf<D>>)[]
   readonly distributed?: false
 }

@@ -1,12 +1,12 @@
 import type { RateLimitTables } from '../../../schema/index.ts'
-import type { Database } from '../database/database.ts'
+import type { Database, PostgresOf } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 import type { Limiter } from '../limits/algorithm.ts'
 
 /** Options of every limiter. */
-export interface CommonConfig<D extends Database = Database> {
+export interface CommonConfig<D = Database> {
   /** Any Drizzle Postgres database, or a transaction, which every call then joins. */
-  readonly db: D
+  readonly db: PostgresOf<D>
   /** The limit, from a function such as `Ratelimit.tokenBucket` or `calendarWindow`. */
   readonly limiter: Limiter
   /** The limiter's namespace. The same key under two prefixes is two rows. */

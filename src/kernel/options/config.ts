@@ -18,19 +18,14 @@ import type {
 } from './choices.ts'
 import type { CommonConfig } from './common.ts'
 
-type EitherConfig<D extends Database> = CommonConfig<D> &
+type EitherConfig<D> = CommonConfig<D> &
   (NotRecording | Recording<D>) &
   (EitherWay | Coalescing) &
   (NoDenials | Denials) &
   (Throwing | Degrading)
 
 /** Options of the constructor of {@link Ratelimit}. */
-export type RatelimitConfig<D extends Database = Database> = EitherConfig<D> &
-  NoPeriods &
-  (EitherTable | DurableTable)
+export type RatelimitConfig<D = Database> = EitherConfig<D> & NoPeriods & (EitherTable | DurableTable)
 
 /** Options of the constructor of `Quota`. */
-export type QuotaConfig<D extends Database = Database> = EitherConfig<D> &
-  (Sweeping | Keeping) &
-  Reporting &
-  QuotaTable
+export type QuotaConfig<D = Database> = EitherConfig<D> & (Sweeping | Keeping) & Reporting & QuotaTable

@@ -26,15 +26,12 @@ export type LimiterOf<K extends Kind> = (Limiter | Credits) & { readonly kind: K
 export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
 
 /** The options for a limiter of the kind. */
-export type ConfigOf<K extends Kind, D extends Database = Database> = (
-  | RatelimitConfig<D>
-  | CreditsConfig<D>
-) & {
+export type ConfigOf<K extends Kind, D = Database> = (RatelimitConfig<D> | CreditsConfig<D>) & {
   readonly limiter: LimiterOf<K>
 }
 
 /** The options that mean something for credits in grants. */
-type GrantedConfig<D extends Database = Database> = Pick<
+type GrantedConfig<D = Database> = Pick<
   CommonConfig<D>,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
@@ -48,13 +45,13 @@ type GrantedConfig<D extends Database = Database> = Pick<
   }
 
 /** Options of the constructor of {@link Ratelimit} for credits in grants. */
-export type CreditsConfig<D extends Database = Database> = GrantedConfig<D> &
+export type CreditsConfig<D = Database> = GrantedConfig<D> &
   (EitherTable | DurableTable) & {
     readonly [Name in Exclude<keyof RatelimitConfig, TableName | keyof GrantedConfig>]?: never
   }
 
 /** Options of the constructor of `Quota` for credits in grants. */
-export type CreditQuotaConfig<D extends Database = Database> = GrantedConfig<D> &
+export type CreditQuotaConfig<D = Database> = GrantedConfig<D> &
   QuotaTable &
   Reporting & {
     readonly [Name in Exclude<keyof QuotaConfig, TableName | 'thresholds' | keyof GrantedConfig>]?: never
@@ -63,9 +60,6 @@ export type CreditQuotaConfig<D extends Database = Database> = GrantedConfig<D> 
 type TableName = 'durable' | 'synchronousCommit'
 
 /** The options of a `Quota` for a limiter of the kind. */
-export type QuotaConfigOf<K extends Kind, D extends Database = Database> = (
-  | QuotaConfig<D>
-  | CreditQuotaConfig<D>
-) & {
+export type QuotaConfigOf<K extends Kind, D = Database> = (QuotaConfig<D> | CreditQuotaConfig<D>) & {
   readonly limiter: LimiterOf<K>
 }
