@@ -6,6 +6,8 @@ const BY_NAME = [
   ...['@arethetypeswrong/cli', 'publint', 'jest', 'drizzle-kit-v1', 'drizzle-orm-v1'],
   '@as-integrations/express5',
   'eventsource-parser',
+  'graphql-query-complexity',
+  'graphql-yoga',
 ]
 
 /** drizzle.config.ts names it too. */

@@ -1,16 +1,11 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
 import type { NamesOf } from '../kernel/base/check-options.ts'
-import { guardOf, type Passed } from './guard.ts'
-import {
-  type Eventually,
-  GUARD_NAMES,
-  type GuardOptions,
-  type RequestAnswer,
-  type RequestDenied,
-} from './options.ts'
+import { guardOf } from './guard.ts'
+import { GUARD_NAMES, type GuardOptions, type RequestAnswer, type RequestDenied } from './options.ts'
 import { isPreflight } from './preflight.ts'
 import { PROBLEM_TYPE } from './problem.ts'
 import type { Route } from './routes.ts'
+import { settleAtEnd } from './settle-at-end.ts'
 
 export { type Hits, RateLimitStore } from './express-store.ts'
 export type { StoreConfig } from './store.ts'
@@ -96,25 +91,4 @@ function pathsOf({ baseUrl, path, route }: Request): Route['paths'] {
   // Express does not report which of several patterns matched.
   const several = Array.isArray(declared) ? declared.flat().filter((own) => typeof own === 'string') : []
   return [several.map(patternOf), baseUrl + path]
-}
-
-/** Whether a request has failed, for each way in which it can end. */
-interface FailedWhen {
-  finished(): Eventually<boolean>
-  left(): boolean
-}
-
-/** Settles once, when the response is sent or the client disconnects. Either may have happened already. */
-function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: FailedWhen): void {
-  const onFinish = () => {
-    res.off('close', onLeave)
-    void settle(finished)
-  }
-  const onLeave = () => {
-    res.off('finish', onFinish)
-    void settle(left)
-  }
-  if (res.writableFinished) void settle(finished)
-  else if (res.destroyed) void settle(left)
-  else res.once('finish', onFinish).once('close', onLeave)
 }

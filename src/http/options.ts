@@ -52,8 +52,8 @@ interface SeveralLimits<Context> {
 
 interface EachRequest<Context> {
   /**
-   * Whether a request passes without a query. Default: preflights of CORS do, in Express, Hono and Next. A
-   * handler that works on OPTIONS too needs `() => false`.
+   * Whether a request passes without a query. Default: preflights of CORS do, in Express, Fastify, Hono and
+   * Next. A handler that works on OPTIONS too needs `() => false`.
    */
   readonly skip?: (context: Context) => Eventually<boolean>
   /**

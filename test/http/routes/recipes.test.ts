@@ -52,6 +52,39 @@ async function serveSvelteKit(address: string, resolve: () => Promise<Response>)
   )
 }
 
+test('GraphQL: an operation costs the sum of its fields, and a denied one runs no resolver', async () => {
+  const { yoga } = await block<{ yoga: { fetch(url: string, init: RequestInit): Promise<Response> } }>(
+    'GraphQL',
+  )
+  const send = async (query: string, key: string, variables?: object) => {
+    const headers = { 'content-type': 'application/json', 'x-api-key': key }
+    const body = JSON.stringify({ query, variables })
+    const response = await yoga.fetch('http://app.test/graphql', { method: 'POST', headers, body })
+    return { response, answer: await response.json() }
+  }
+  // The limit of the documents' application is five a minute.
+  for (let i = 0; i < 5; i++) expect((await send('{ me }', 'ada')).answer).toEqual({ data: { me: 'Ada' } })
+  const denied = await send('{ me }', 'ada')
+  expect(denied.response.status).toBe(429)
+  expect(Number(denied.response.headers.get('retry-after'))).toBeGreaterThan(0)
+  expect(denied.answer).toMatchObject({
+    errors: [{ message: 'Too many requests.', extensions: { code: 'RATE_LIMITED' } }],
+  })
+  expect(denied.answer.data ?? null).toBeNull()
+
+  // Aliases and fragments count, so nobody gets more for less.
+  const aliases = await send('{ a: me b: me c: me d: me e: me f: me }', 'eve')
+  expect(aliases.answer).toMatchObject({ errors: [{ extensions: { retryAfterMs: null } }] })
+  const spread = 'fragment Three on Query { x: me y: me z: me }'
+  expect((await send(`{ ...Three ...Three } ${spread}`, 'eve')).response.status).toBe(429)
+  const reports = 'query Reports($first: Int!) { reports(first: $first) }'
+  expect((await send(reports, 'eve', { first: 0 })).answer).toEqual({ data: { reports: [] } })
+  expect((await send(reports, 'eve', { first: 1 })).response.status).toBe(429)
+  // What is no operation costs nothing.
+  expect((await send('{ nothing }', 'eve')).answer.errors[0].message).toMatch(/nothing/)
+  expect((await send('{ a: me b: me c: me d: me e: me }', 'eve')).response.status).toBe(200)
+})
+
 test('SvelteKit: a response whose headers cannot be changed is sent with those of the limit', async () => {
   const elsewhere = await serve((_request, response) => void response.writeHead(404).end('not here'))
   const url = await serveSvelteKit('192.0.2.3', () => fetch(elsewhere))
