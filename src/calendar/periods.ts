@@ -44,7 +44,7 @@ const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as 
 const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
 
 /** The most of them that are one period. More minutes are hours, and more hours are days. */
-const MOST = { minute: 60, hour: 24, day: 100, week: 100, month: 100, year: 100 } as const
+const MAX_EVERY = { minute: 60, hour: 24, day: 100, week: 100, month: 100, year: 100 } as const
 
 /**
  * One function for each calendar, which remembers its last period. An application that makes its plans again
@@ -67,8 +67,8 @@ export function periodsOf(
     throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")
   }
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
-  if (!Number.isInteger(every) || every < 1 || every > MOST[period]) {
-    throw invalid(`every must be a whole number from 1 to ${MOST[period]} for periods of this kind.`)
+  if (!Number.isInteger(every) || every < 1 || every > MAX_EVERY[period]) {
+    throw invalid(`every must be a whole number from 1 to ${MAX_EVERY[period]} for periods of this kind.`)
   }
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
   const name = `${every} ${period} ${timeZone} ${anchorMs}`

@@ -1,4 +1,4 @@
-import { type Answered, AnswerTo, type PaidPart, type Reporting } from '../kernel/answers/answer.ts'
+import { type Answered, AnswerTo, type PaidPart, type ReportedFacts } from '../kernel/answers/answer.ts'
 import type { Outcome } from '../kernel/answers/outcome.ts'
 import { onceFor } from '../kernel/base/once-for.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
@@ -28,7 +28,7 @@ import { takeGrantsStatement } from './sql/take-grants.ts'
 class AnswerOfAll extends AnswerTo {
   readonly #outcome: Outcome
 
-  constructor(outcome: Outcome, reporting: Reporting) {
+  constructor(outcome: Outcome, reporting: ReportedFacts) {
     super(outcome, reporting)
     this.#outcome = outcome
   }

@@ -6,7 +6,7 @@ import { type Opened, openedAt, openedIn, type Paid } from '../kernel/limits/est
 import { found } from '../kernel/lists/enough.ts'
 import { notedBy } from '../kernel/lists/noting.ts'
 import type { Found } from '../kernel/lists/sending.ts'
-import type { Asked } from '../kernel/lists/together.ts'
+import type { CombinedCalls } from '../kernel/lists/together.ts'
 import type { Request } from '../kernel/store/call.ts'
 import type { ChargedIn } from './charged-in.ts'
 
@@ -49,7 +49,7 @@ const rememberedBy = onceFor((_: Checker) => new Map<string, Opened>())
 export function remember(
   { named, openings }: Opening,
   answered: readonly Answered[],
-  { joined, rowOf }: Asked,
+  { joined, rowOf }: CombinedCalls,
   { looks }: Found,
 ): void {
   // If one limit has denied, nothing was charged.

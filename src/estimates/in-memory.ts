@@ -3,7 +3,7 @@ import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { chargedIn } from './charged-in.ts'
 import { checkSettling, type Estimates } from './costs.ts'
-import { Once, refuseRepeated } from './once.ts'
+import { refuseRepeated, SettledOnce } from './once.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
@@ -20,7 +20,7 @@ export async function inMemory(
 ): Promise<Estimates> {
   // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
-  const once = new Once(checker, await chargedIn(checker, tx))
+  const once = new SettledOnce(checker, await chargedIn(checker, tx))
   const charged = calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
   return {
     settle(settling, at) {

@@ -9,7 +9,7 @@ import { type ChargedIn, checkCharged } from './charged-in.ts'
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
  * rollback of the transaction in which it was done.
  */
-export class Once {
+export class SettledOnce {
   /** `doneIn` is the id of the transaction in which it was done. */
   #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
   readonly #checker: Checker

@@ -2,7 +2,7 @@ import {
   type Answered,
   allowanceOf,
   type PaidPart,
-  type Reporting,
+  type ReportedFacts,
   withCrossed,
 } from '../kernel/answers/answer.ts'
 import { type Outcome, type Payment, returnedBy } from '../kernel/answers/outcome.ts'
@@ -104,7 +104,7 @@ function planChanged(why: string): RatelimitError {
 }
 
 /** The answer of the call that settles an estimate. */
-export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
+export function settledAnswer(outcome: Outcome, settled: Settled, reporting: ReportedFacts): Allowed {
   const { estimate, actual } = settled
   const left = allowanceOf(outcome, reporting)
   // A call that a dry run lets pass was not charged, so nothing is given back.
@@ -156,7 +156,7 @@ function withKept(
   answer: Allowed,
   { decision }: Outcome,
   settled: Settled,
-  { thresholds }: Reporting,
+  { thresholds }: ReportedFacts,
 ): Allowed {
   const { each, estimate, actual, limiter } = settled
   const { usedBefore, windowStart, rate } = estimate.paid

@@ -17,7 +17,7 @@ import { shareOf } from '../kernel/lists/parts.ts'
 import { type Payer, paidByEach, type SentPayers } from '../kernel/lists/send-payers.ts'
 import type { Found } from '../kernel/lists/sending.ts'
 import { msUntilEnough, type Source } from '../kernel/lists/shares.ts'
-import { type Asked, blockedUntil, checkNames, withoutRow } from '../kernel/lists/together.ts'
+import { blockedUntil, type CombinedCalls, checkNames, withoutRow } from '../kernel/lists/together.ts'
 import { withFunds } from '../kernel/lists/with-funds.ts'
 import type { SpendOptions } from '../kernel/options/reserve.ts'
 import { checkOption } from '../kernel/options/validate.ts'
@@ -232,7 +232,7 @@ function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
 }
 
 /** Milliseconds until none of the keys is blocked. 0 if none is. */
-function msBlocked(asked: Asked, decisions: Found): number {
+function msBlocked(asked: CombinedCalls, decisions: Found): number {
   const blocks = asked.calls.map((each) => {
     const until = blockedUntil(asked, decisions, each)
     return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now

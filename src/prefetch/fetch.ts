@@ -4,12 +4,12 @@ import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Batch, Pending } from '../kernel/queue/queue.ts'
 import { overload, type WaitingCalls } from '../kernel/queue/room.ts'
 import { type Decision, neededBy, type Request } from '../kernel/store/call.ts'
-import { Asking } from './asking.ts'
+import { FetchingCall } from './fetching-call.ts'
 import type { Key } from './held-stocks.ts'
 import type { Stock } from './stock.ts'
 
 /** What a call may bring with it to the database, besides itself. */
-export interface Plan {
+export interface FetchPlan {
   /** Units in hand, which count as given back and taken again. */
   readonly hand: Stock | undefined
   /** How many units it asks for besides those of known calls, if there are enough. */
@@ -26,10 +26,10 @@ type Changing = Omit<Request, 'rate'> & { rate: number }
 const ASKED_SHARE = 1 / 10
 
 /** A call on its way to the database that takes units for other calls along. */
-export class Fetch extends Asking {
+export class Fetch extends FetchingCall {
   readonly mayChange = true
   readonly key: Key
-  readonly plan: Plan
+  readonly plan: FetchPlan
   /** Calls of the key that came before it was sent. It asks for their units too. */
   readonly sharing: Set<Pending> = new Set()
   /** Calls of the key that came later, and wait for what it leaves. */
@@ -50,7 +50,7 @@ export class Fetch extends Asking {
   constructor(
     key: Key,
     caller: Pending,
-    plan: Plan,
+    plan: FetchPlan,
     counts: WaitingCalls,
     onAnswer: (fetch: Fetch, decision: Decision) => void,
     onError: (fetch: Fetch, error: RatelimitError) => void,
@@ -145,17 +145,17 @@ export class Fetch extends Asking {
 }
 
 /** How many units a call asks for besides `needed`. */
-export function extraOf({ wanted, known }: Plan, needed: number): number {
+export function extraOf({ wanted, known }: FetchPlan, needed: number): number {
   return Math.max(0, Math.floor(Math.min(wanted, (known - needed) * ASKED_SHARE)))
 }
 
-function unitsToAsk(plan: Plan, rate: number, needed: number): number {
+function unitsToAsk(plan: FetchPlan, rate: number, needed: number): number {
   const besides = needed - rate + extraOf(plan, needed) - (plan.hand?.left ?? 0)
   // If the units in hand should not count any more, this is still enough for the call itself.
   return rate + Math.max(0, besides)
 }
 
-function leastToAsk(request: Request, { hand }: Plan): number {
+function leastToAsk(request: Request, { hand }: FetchPlan): number {
   const least = request.limiter.algorithm.integersOnly ? 1 : MIN_UNITS
   return Math.max(neededBy(request) - (hand?.left ?? 0), Math.min(least, request.rate))
 }

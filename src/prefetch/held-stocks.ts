@@ -1,6 +1,6 @@
 import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
 import type { Supplier } from '../kernel/engine/in-advance.ts'
-import { isOver, refundOf, type Stock } from './stock.ts'
+import { hasExpired, refundOf, type Stock } from './stock.ts'
 
 /** A key that was asked lately. */
 export interface Key {
@@ -68,7 +68,7 @@ export class HeldStocks {
 
   /** Takes the stock out of memory. The next one is larger if this was used up early, or else as was used. */
   takeOut(key: Key, stock: Stock, now: Moment): void {
-    key.size = isOver(stock, now) ? stock.amount - stock.left : GROWTH * stock.amount
+    key.size = hasExpired(stock, now) ? stock.amount - stock.left : GROWTH * stock.amount
     this.#drop(key)
   }
 
@@ -136,7 +136,7 @@ export class HeldStocks {
   #sweepLater(): void {
     if (this.#sweep) return
     const timer = setTimeout(() => {
-      this.#endAll(isOver)
+      this.#endAll(hasExpired)
       this.#stopSweeping()
       if (this.#live.size > 0) this.#sweepLater()
     }, this.#forMs)

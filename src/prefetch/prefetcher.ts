@@ -9,14 +9,14 @@ import type { RatelimitError } from '../kernel/errors.ts'
 import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Pending } from '../kernel/queue/queue.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
-import { Asking } from './asking.ts'
-import { extraOf, Fetch, type Plan } from './fetch.ts'
+import { extraOf, Fetch, type FetchPlan } from './fetch.ts'
+import { FetchingCall } from './fetching-call.ts'
 import { HeldStocks, type Key } from './held-stocks.ts'
 import { settled } from './settled.ts'
-import { carriedInto, decisionBy, hasEnough, isOver, type Stock } from './stock.ts'
+import { carriedInto, decisionBy, hasEnough, hasExpired, type Stock } from './stock.ts'
 
 /** How much is prefetched, and for how long. */
-export interface Terms {
+export interface PrefetchTerms {
   /** The most units of a key's stock. */
   readonly tokens: number
   readonly forMs: number
@@ -34,7 +34,7 @@ const KEPT_SHARE = 1 / 5
  * ordinary refunds. So it never grants more than without it, and no call uses units that were not charged.
  */
 export class Prefetcher implements InAdvance {
-  readonly #terms: Terms
+  readonly #terms: PrefetchTerms
   readonly #supplier: Supplier
   readonly #keys: LRU<Key>
   readonly #held: HeldStocks
@@ -46,7 +46,7 @@ export class Prefetcher implements InAdvance {
   readonly #ends = new Changes()
   #closed: Promise<void> | undefined
 
-  constructor(terms: Terms, supplier: Supplier) {
+  constructor(terms: PrefetchTerms, supplier: Supplier) {
     this.#terms = terms
     this.#supplier = supplier
     this.#keys = lru(terms.maxKeys)
@@ -65,7 +65,7 @@ export class Prefetcher implements InAdvance {
     // Reading the clocks takes longer than all the rest.
     if (!stock || !hasEnough(stock, call)) return undefined
     const now = this.#now()
-    if (isOver(stock, now) || !sameLimiter(stock.limiter, call.limiter)) return undefined
+    if (hasExpired(stock, now) || !sameLimiter(stock.limiter, call.limiter)) return undefined
     key.askedAtMs = now.steadyMs
     return decisionBy(stock, call)
   }
@@ -217,11 +217,11 @@ export class Prefetcher implements InAdvance {
   }
 
   /** A call that asks for itself only. */
-  #asking(key: Key, caller: Pending): Asking {
-    return new Asking(caller, (_, decision, place) => this.#onDecision(key, caller, decision, place))
+  #asking(key: Key, caller: Pending): FetchingCall {
+    return new FetchingCall(caller, (_, decision, place) => this.#onDecision(key, caller, decision, place))
   }
 
-  #fetch(key: Key, caller: Pending, plan: Plan): Fetch {
+  #fetch(key: Key, caller: Pending, plan: FetchPlan): Fetch {
     return new Fetch(
       key,
       caller,
@@ -233,7 +233,7 @@ export class Prefetcher implements InAdvance {
   }
 
   /** What a call brings along. Undefined if it asks for itself only. */
-  #planFor(key: Key, request: Request, wasAskedLately: boolean, now: Moment): Plan | undefined {
+  #planFor(key: Key, request: Request, wasAskedLately: boolean, now: Moment): FetchPlan | undefined {
     const hand = this.#takeInHand(key, request, now)
     const mayStock = wasAskedLately && !this.#withheld.has(key.key) && !this.#held.hasAside(key.key)
     const wanted = mayStock ? Math.min(this.#terms.tokens, Math.max(key.size, request.rate)) : 0
@@ -312,7 +312,7 @@ export class Prefetcher implements InAdvance {
     const carried = hand && fetch.rest !== 'drop' ? carriedInto(hand, decision, this.#nowSince(fetch)) : 0
     const { own, after, stock } = settled(fetch, decision, carried, this.#terms.forMs)
     key.remaining = remainingOf(request.limiter, after)
-    fulfil(caller, own)
+    answerCaller(caller, own)
     if (stock) {
       this.#share(fetch, stock)
       this.#stockUp(fetch, stock)
@@ -324,7 +324,7 @@ export class Prefetcher implements InAdvance {
     for (const caller of sharing) {
       if (!hasEnough(stock, caller.request)) continue
       sharing.delete(caller)
-      fulfil(caller, decisionBy(stock, caller.request))
+      answerCaller(caller, decisionBy(stock, caller.request))
     }
   }
 
@@ -376,7 +376,7 @@ function newKey(key: string, { steadyMs }: Moment): Key {
 }
 
 /** If the caller throws, only its call fails. */
-function fulfil(caller: Pending, decision: Decision): void {
+function answerCaller(caller: Pending, decision: Decision): void {
   try {
     caller.fulfil(decision, 0)
   } catch (error) {

@@ -6,7 +6,7 @@ import type { Fetch } from './fetch.ts'
 import { lastingMs, type Stock } from './stock.ts'
 
 /** What the answer to a fetch means. */
-export interface Settled {
+export interface FetchOutcome {
   /** The decision on the call that has fetched. */
   readonly own: Decision
   /** The row after the charge. */
@@ -26,7 +26,7 @@ export function settled(
   decision: Decision,
   carried: number,
   forMs: number,
-): Settled {
+): FetchOutcome {
   const { limiter } = request
   const { kind, numbers, tolerance } = limiter.algorithm
   const outcome = { call: request, decision, place: 0 }

@@ -29,7 +29,7 @@ export function lastingMs(limiter: StoredLimiter, { now, state }: Snapshot, forM
   return Math.min(forMs, periodFrom(limiter, state.windowStart).end - now)
 }
 
-export function isOver({ sentAt, lastsMs }: Stock, now: Moment): boolean {
+export function hasExpired({ sentAt, lastsMs }: Stock, now: Moment): boolean {
   return passedMs(sentAt, now) >= lastsMs
 }
 
@@ -83,7 +83,7 @@ export function carriedInto(stock: Stock, decided: Snapshot, now: Moment): numbe
   if (stock.limiter.algorithm.kind === 'window') {
     return decided.state.windowStart === stock.charged.state.windowStart ? stock.left : 0
   }
-  return isOver(stock, now) ? refundable(stock, decided.now) : stock.left
+  return hasExpired(stock, now) ? refundable(stock, decided.now) : stock.left
 }
 
 /**

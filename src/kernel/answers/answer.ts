@@ -33,7 +33,7 @@ export class AnswerTo implements Answered {
   readonly answer: LimitResult
   readonly #outcome: Outcome
 
-  constructor(outcome: Outcome, reporting: Reporting) {
+  constructor(outcome: Outcome, reporting: ReportedFacts) {
     this.answer = withReturned(answerOf(outcome, reporting), outcome)
     this.#outcome = outcome
   }
@@ -44,7 +44,7 @@ export class AnswerTo implements Answered {
 }
 
 /** The extra facts that answers report. */
-export interface Reporting {
+export interface ReportedFacts {
   /** Answers report which ones a call has crossed. */
   readonly thresholds: readonly Threshold[]
   /** Whether denials are only reported. */
@@ -52,7 +52,7 @@ export interface Reporting {
 }
 
 /** The answer of a check. */
-export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
+export function answerOf(outcome: Outcome, reporting: ReportedFacts): LimitResult {
   const { call, decision, place } = outcome
   if (call.purpose !== 'take' || place < decision.granted) return allowanceOf(outcome, reporting)
   const denied = denialOf(call, afterCalls(outcome, decision.granted))
@@ -71,7 +71,7 @@ export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'gr
 }
 
 /** The answer to a call that was granted, or that is never denied. */
-export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
+export function allowanceOf(outcome: Outcome, { thresholds }: ReportedFacts): Allowed {
   const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
   const { granted, state, prefetched } = decision

@@ -10,9 +10,9 @@ import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import { BLOCKED } from '../sql/own-prefixes.ts'
 import { type Call, neededBy, type Request } from '../store/call.ts'
 import { lookAt } from '../store/look-at.ts'
-import { checkerBeside } from './beside.ts'
 import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
+import { companionChecker } from './companion.ts'
 import { degraded } from './layers.ts'
 import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
@@ -25,7 +25,7 @@ const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1,
 
 /** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
 export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ onceFor((owner) =>
-  checkerBeside(owner, { prefix: owner.rows.namespace.prefix + BLOCKED, limiter: LIMIT }),
+  companionChecker(owner, { prefix: owner.rows.namespace.prefix + BLOCKED, limiter: LIMIT }),
 )
 
 /** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */

@@ -1,4 +1,4 @@
-import type { Reporting } from '../answers/answer.ts'
+import type { ReportedFacts } from '../answers/answer.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Limiter } from '../limits/algorithm.ts'
 import type { Layer } from '../options/layer.ts'
@@ -19,7 +19,7 @@ export interface Parts {
 /** What a limiter grants, keeps and reports. */
 export interface LimiterTerms {
   readonly limiter: Limiter
-  readonly reporting: Reporting
+  readonly reporting: ReportedFacts
   /** Whether a cleanup keeps windows that have ended. */
   readonly keepEnded: boolean
   /** How long after the end of a period a settlement corrects it. */
@@ -34,7 +34,7 @@ export interface LimiterTerms {
 
 /** How calls outside of transactions are made. */
 export interface Alone {
-  readonly degrading: Degrading
+  readonly degrading: OutagePolicy
   readonly bounds: { readonly time: Timeout } | undefined
   /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
   readonly connections: number | undefined
@@ -47,7 +47,7 @@ export interface Alone {
 }
 
 /** How calls are answered during an outage. */
-export interface Degrading {
+export interface OutagePolicy {
   readonly onError: 'throw' | 'allow' | 'deny'
   readonly onDegraded: ((error: RatelimitError) => void) | undefined
 }

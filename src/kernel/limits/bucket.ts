@@ -12,7 +12,7 @@ export const TOLERANCE = 1e-9
 export const TOLERANCE_SQL: Expression = sql.raw(`${TOLERANCE}::float8`) as Expression
 
 /** With its type, as each number beside an operator: `public` may have an operator that fits better. */
-const MOST = sql.raw(`${MAX_COUNT}::float8`)
+const MOST_UNITS = sql.raw(`${MAX_COUNT}::float8`)
 
 /** Well above the tolerance. */
 const MIN_AMOUNT = 1e-6
@@ -78,7 +78,7 @@ export function promising<Column extends StateColumn, Param extends string>(
         const owed = sql`least(${formulas.available(state, state.prevCount, params)}, 0::float8)`
         const due = sql<number>`case when ${state.prevCount} > ${now} then greatest(${amount}, ${owed}) else ${amount} end`
         // Other programs may have written more than a double can represent exactly.
-        const prevCount = sql<number>`case when ${state.prevCount} > ${MOST} then ${MOST} else ${state.prevCount} end`
+        const prevCount = sql<number>`case when ${state.prevCount} > ${MOST_UNITS} then ${MOST_UNITS} else ${state.prevCount} end`
         return { ...formulas.consume(state, now, available, sql`(${due})`, params, reserved), prevCount }
       },
     },

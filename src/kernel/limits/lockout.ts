@@ -9,11 +9,11 @@ import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
 type Column = ColumnOf<'lockout'>
 type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
-type Params = Param | 'limit' | 'periodMs'
+type ParamName = Param | 'limit' | 'periodMs'
 
 /** The count of a key that was blocked by hand: more than calls can make it. A double represents it exactly. */
-const BLOCKED: number = MAX_COUNT + 1
-const BLOCKED_SQL: Expression = /* @__PURE__ */ sql.raw(`${BLOCKED}::float8`) as Expression
+const BLOCKED_COUNT: number = MAX_COUNT + 1
+const BLOCKED_SQL: Expression = /* @__PURE__ */ sql.raw(`${BLOCKED_COUNT}::float8`) as Expression
 
 /**
  * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
@@ -41,7 +41,7 @@ const algorithm: Algorithm<Column, Param> = {
       sql`${windowStart} - ${clock} <= ${periodMs} and ${lastRefill} - ${clock} <= 2::float8 * ${maxMs}
         and ${windowStart} > '-1e14'::float8 and ${lastRefill} > '-1e14'::float8`,
     advance: (row, clock, params) => {
-      const isOver = sql`${clock} >= ${endOf(row, params)}`
+      const isOver = sql`${clock} >= ${windowEnd(row, params)}`
       const isForgiven = sql`${clock} >= ${row.lastRefill} + ${params.forgiveMs}`
       const isByHand = sql`${row.count} >= ${BLOCKED_SQL} and ${row.lastRefill} > ${row.windowStart}`
       return {
@@ -91,8 +91,8 @@ const algorithm: Algorithm<Column, Param> = {
       }),
     },
     expiresAt: (state, params) =>
-      sql`greatest(${endOf(state, params)}, case when ${state.prevCount} > 0::float8 then ${state.lastRefill} + ${params.forgiveMs} end)`,
-    wholeAt: endOf,
+      sql`greatest(${windowEnd(state, params)}, case when ${state.prevCount} > 0::float8 then ${state.lastRefill} + ${params.forgiveMs} end)`,
+    wholeAt: windowEnd,
   },
   numbers: {
     fresh: (now) => ({ count: 0, prevCount: 0, windowStart: now, lastRefill: now }),
@@ -101,7 +101,7 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count }) => count,
     consume: (state, now, amount, { limit, blockMs, factor, maxMs, periodMs }) => {
       const { count, prevCount, windowStart, lastRefill } = state
-      const counted = amount < 0 && count >= BLOCKED ? count : countNumberAfter(count, amount)
+      const counted = amount < 0 && count >= BLOCKED_COUNT ? count : countNumberAfter(count, amount)
       if (amount > 0 && counted >= limit) {
         const nextMs = Math.min(Math.max(Math.ceil(prevCount * factor), blockMs), maxMs)
         return { count: counted, prevCount: nextMs, windowStart, lastRefill: now + nextMs }
@@ -115,7 +115,7 @@ const algorithm: Algorithm<Column, Param> = {
       return { count: counted, prevCount, windowStart, lastRefill }
     },
     block: ({ prevCount }, now, lengthMs) => ({
-      count: BLOCKED,
+      count: BLOCKED_COUNT,
       prevCount,
       windowStart: now,
       lastRefill: now + lengthMs,
@@ -127,19 +127,19 @@ const algorithm: Algorithm<Column, Param> = {
 }
 
 /** How long the block was before one of this length. */
-function lastOf(lengthMs: Expression, { blockMs, factor }: Expressions<Params>): Expression {
+function lastOf(lengthMs: Expression, { blockMs, factor }: Expressions<ParamName>): Expression {
   return sql`case when ${lengthMs} <= ${blockMs} then 0::float8 else floor(${lengthMs} / ${factor}) end`
 }
 
 /** When the window of a row is over: with its block, if it has one. */
-function endOf(
+function windowEnd(
   { windowStart, lastRefill }: Expressions<Column>,
-  { periodMs }: Expressions<Params>,
+  { periodMs }: Expressions<ParamName>,
 ): Expression {
   return sql`case when ${lastRefill} > ${windowStart} then ${lastRefill} else ${windowStart} + ${periodMs} end`
 }
 
-function endNumberOf({ windowStart, lastRefill }: Numbers<Column>, { periodMs }: Numbers<Params>): number {
+function endNumberOf({ windowStart, lastRefill }: Numbers<Column>, { periodMs }: Numbers<ParamName>): number {
   return lastRefill > windowStart ? lastRefill : windowStart + periodMs
 }
 

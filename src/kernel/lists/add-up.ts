@@ -1,4 +1,4 @@
-import type { Reporting } from '../answers/answer.ts'
+import type { ReportedFacts } from '../answers/answer.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/group-by.ts'
 import type { LimiterCall } from '../engine/checker.ts'
@@ -20,7 +20,7 @@ export interface RowRequest extends Request {
   readonly row: string
   readonly table: Table
   readonly namespace: Namespace
-  readonly reporting: Reporting
+  readonly reporting: ReportedFacts
   /** The amount that is given back before anything is taken: 0 or less. */
   readonly refund: number
   /** How much must be available after the refund for all of the calls to be allowed. */

@@ -1,7 +1,7 @@
 import { onceFor } from '../base/once-for.ts'
 import { parseDuration } from '../duration.ts'
-import { checkerBeside } from '../engine/beside.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
+import { companionChecker } from '../engine/companion.ts'
 import { fixedWindow } from '../limits/fixed-window.ts'
 import type { Once } from '../options/calls.ts'
 import { callOf, checkOption, isStorable } from '../options/validate.ts'
@@ -11,7 +11,7 @@ import { ID_PREFIX } from '../sql/own-prefixes.ts'
 
 /** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
 const checkerOfIds = onceFor((owner: Checker) =>
-  checkerBeside(owner, { prefix: ID_PREFIX + owner.rows.namespace.prefix, isUsuallyNew: true }),
+  companionChecker(owner, { prefix: ID_PREFIX + owner.rows.namespace.prefix, isUsuallyNew: true }),
 )
 
 /**

@@ -32,9 +32,16 @@ import { combined, wasRepeated } from './combined.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
-import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
+import { ofEach, type Payer, plainCalls, type SentPayers, type SentWith } from './send-payers.ts'
 import type { Found } from './sending.ts'
-import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, withoutRow } from './together.ts'
+import {
+  askedOf,
+  blockedUntil,
+  type CombinedCalls,
+  isRepeated,
+  takeTogether,
+  withoutRow,
+} from './together.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Decides all requests together: all are consumed, or none. */
@@ -99,23 +106,23 @@ interface SentCalls {
 export function sendCalls(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
-  besideOf: (payers: readonly Payer[]) => Beside,
+  sentWithOf: (payers: readonly Payer[]) => SentWith,
 ): Promise<SentCalls> {
-  if (!calls.some(isFunded)) return sendIn(calls, tx, besideOf)
+  if (!calls.some(isFunded)) return sendIn(calls, tx, sentWithOf)
   const checkers = calls.map(({ checker }) => checker)
-  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, besideOf))
+  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, sentWithOf))
 }
 
 async function sendIn(
   calls: readonly LimiterCall[],
   at: At,
-  besideOf: (payers: readonly Payer[]) => Beside,
+  sentWithOf: (payers: readonly Payer[]) => SentWith,
 ): Promise<SentCalls> {
   const find = ({ funds, call, force }: FundedCall) => {
     const as = call.reserved > 0 ? 'reserve' : undefined
     return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
   }
-  const sent = await withFunds(calls, find, at, besideOf)
+  const sent = await withFunds(calls, find, at, sentWithOf)
   const { payers } = sent
   const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
   const answered = ofEach(payers, others, (purse, payer) =>
@@ -131,17 +138,17 @@ function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answe
 }
 
 /** The answers in the order of the calls. */
-function answersIn(asked: Asked, decisions: Found): Answered[] {
+function answersIn(asked: CombinedCalls, decisions: Found): Answered[] {
   if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
   return addReturned(asked, decisions, decidedAnswers(asked, decisions))
 }
 
-function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
+function unlimitedAnswer({ unlimited }: CombinedCalls, each: LimiterCall): Answered {
   return new AnswerTo(found(unlimited, each), each.checker.terms.reporting)
 }
 
 /** The answers to calls whose id was used before. */
-function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
+function answersToRepeated(asked: CombinedCalls, { looks }: Found): Answered[] {
   return asked.calls.map((each) => {
     const row = asked.rowOf.get(each)
     const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
@@ -153,7 +160,7 @@ function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
 }
 
 /** The answers to calls that were decided now. */
-function decidedAnswers(asked: Asked, decisions: Found): Answered[] {
+function decidedAnswers(asked: CombinedCalls, decisions: Found): Answered[] {
   const { isDone, looks } = decisions
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported: RowRequest[] = []
@@ -182,7 +189,12 @@ function decidedAnswers(asked: Asked, decisions: Found): Answered[] {
 }
 
 /** The denial of a call whose key is blocked until then, or longer if the limit has too little then. */
-function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, until: number): Denied {
+function blockedAnswer(
+  asked: CombinedCalls,
+  looks: Found['looks'],
+  each: LimiterCall,
+  until: number,
+): Denied {
   const row = asked.rowOf.get(each)
   const look = row ? found(looks, row) : withoutRow(asked, looks, each)
   const own = row && !fits(row, look) ? rowDenial(row, look) : denialUntil(each.call.limiter, look, until)
@@ -197,7 +209,11 @@ function presentOf(row: RowRequest, look: Decision): Answered {
 }
 
 /** Adds to the answers of refunds how much was given back. */
-function addReturned({ calls, rowOf }: Asked, { isDone, looks }: Found, answers: Answered[]): Answered[] {
+function addReturned(
+  { calls, rowOf }: CombinedCalls,
+  { isDone, looks }: Found,
+  answers: Answered[],
+): Answered[] {
   if (calls.every(({ call }) => call.rate >= 0)) return answers
   // For each row, the amount that refunds gave back and no answer has reported yet.
   const unreported = new Map([...looks].map(([row, look]) => [row, isDone ? returnedTo(row, look) : 0]))

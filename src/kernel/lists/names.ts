@@ -1,6 +1,6 @@
 import { onceFor } from '../base/once-for.ts'
-import { checkerBeside } from '../engine/beside.ts'
 import type { Checker } from '../engine/checker.ts'
+import { companionChecker } from '../engine/companion.ts'
 import { fromHex, toHex } from '../engine/hex-id.ts'
 import { checkOption, isStorable } from '../options/validate.ts'
 import { RESERVED_PREFIX, SHARE_PREFIX } from '../sql/own-prefixes.ts'
@@ -16,18 +16,18 @@ interface Names {
 }
 
 /** The checkers of a limiter's named estimates. */
-export const namesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, RESERVED_PREFIX))
+export const namesOf: (owner: Checker) => Names = onceFor((owner) => companionsOf(owner, RESERVED_PREFIX))
 
 /** The checkers of the shares in a limiter's named estimates. */
-export const shareCheckers: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, SHARE_PREFIX))
+export const shareCheckers: (owner: Checker) => Names = onceFor((owner) => companionsOf(owner, SHARE_PREFIX))
 
 /** The rows have a prefix of their own, in the same table. */
-function rowsBeside(owner: Checker, before: string): Names {
-  const beside = { prefix: before + owner.rows.namespace.prefix, comesLast: true }
+function companionsOf(owner: Checker, before: string): Names {
+  const companion = { prefix: before + owner.rows.namespace.prefix, comesLast: true }
   return {
-    opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
+    opener: companionChecker(owner, { ...companion, isUsuallyNew: true }),
     // The calls that open estimates sweep the rows.
-    closer: checkerBeside(owner, { ...beside, isSwept: false }),
+    closer: companionChecker(owner, { ...companion, isSwept: false }),
   }
 }
 

@@ -5,7 +5,7 @@ import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../store/call.ts'
 import { found, paidIn } from './enough.ts'
 import type { Found, Group, List } from './sending.ts'
-import { type Asked, askedOf, isRepeated, takeTogether } from './together.ts'
+import { askedOf, type CombinedCalls, isRepeated, takeTogether } from './together.ts'
 
 /** A call of a list, and the rows that pay it. */
 export interface Payer {
@@ -18,7 +18,7 @@ export interface Payer {
 /** How the rows of payers were charged. */
 export interface SentPayers {
   readonly payers: readonly Payer[]
-  readonly asked: Asked
+  readonly asked: CombinedCalls
   readonly decisions: Found
   readonly fate: Fate
   readonly groups: readonly Group[]
@@ -27,8 +27,8 @@ export interface SentPayers {
   decisionsOf(payer: Payer): readonly Decision[]
 }
 
-/** What is sent beside the rows of payers. */
-export interface Beside {
+/** What is sent together with the rows of payers. */
+export interface SentWith {
   /** The calls that use up ids, or close estimates. */
   readonly ids?: readonly (LimiterCall | undefined)[] | undefined
   /** The calls that open estimates, each with the calls whose payments it notes. */
@@ -43,8 +43,8 @@ export function byItself(call: LimiterCall): Payer {
 }
 
 /** Sends the rows of payers as a list. */
-export async function sendPayers(payers: readonly Payer[], tx: At, beside: Beside): Promise<SentPayers> {
-  const { asked, groups, notes } = listOfPayers(payers, tx, beside)
+export async function sendPayers(payers: readonly Payer[], tx: At, sentWith: SentWith): Promise<SentPayers> {
+  const { asked, groups, notes } = listOfPayers(payers, tx, sentWith)
   const { rowOf } = asked
   const decisions = await takeTogether(asked, { groups, notes })
   const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
@@ -71,8 +71,8 @@ export async function sendPayers(payers: readonly Payer[], tx: At, beside: Besid
 export function listOfPayers(
   payers: readonly Payer[],
   tx: At,
-  { ids = [], notes, shared }: Beside,
-): { readonly asked: Asked } & Pick<List, 'groups' | 'notes'> {
+  { ids = [], notes, shared }: SentWith,
+): { readonly asked: CombinedCalls } & Pick<List, 'groups' | 'notes'> {
   // A call without rows stands for itself.
   const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
   const opening = notes ? [...notes.keys()] : []
@@ -116,7 +116,7 @@ export function plainCalls(payers: readonly Payer[]): LimiterCall[] {
   return payers.flatMap(({ purse, call }) => (purse ? [] : [call]))
 }
 
-function groupsOf(payers: readonly Payer[], asked: Asked): Group[] {
+function groupsOf(payers: readonly Payer[], asked: CombinedCalls): Group[] {
   return payers.flatMap(({ rows, purse }) => {
     const rate = purse?.rate
     return rate === undefined ? [] : [groupOf(rows, asked, { rate, least: rate })]
@@ -126,7 +126,7 @@ function groupsOf(payers: readonly Payer[], asked: Asked): Group[] {
 /** The rows as a group that pays a rate. A limit without a row pays all the rest. */
 function groupOf(
   rows: Payer['rows'],
-  { rowOf }: Pick<Asked, 'rowOf'>,
+  { rowOf }: Pick<CombinedCalls, 'rowOf'>,
   { rate, least }: Pick<Group, 'rate' | 'least'>,
 ): Group {
   const order = rows.map((each) => rowOf.get(each))

@@ -26,7 +26,7 @@ import { withUnitsInRows } from './units-in-rows.ts'
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
 /** Calls, the rows that they charge, and the transaction that they join. */
-export interface Asked {
+export interface CombinedCalls {
   readonly calls: readonly LimiterCall[]
   readonly checkers: readonly Checker[]
   readonly joined: Connection | undefined
@@ -49,12 +49,12 @@ export function askedOf(
   calls: readonly LimiterCall[],
   tx: At,
   ...used: readonly (LimiterCall | undefined)[]
-): Asked {
+): CombinedCalls {
   const ids = used.filter((id) => id !== undefined)
   const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
   const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
   const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
-  const checkers = distinct(all.map(({ checker }) => checker))
+  const checkers = eachOnce(all.map(({ checker }) => checker))
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
   const { db } = first.rows.connection
@@ -79,23 +79,23 @@ export function askedOf(
   }
 }
 
-const NONE: ReadonlyMap<LimiterCall, never> = new Map<LimiterCall, never>()
+const NO_CALLS: ReadonlyMap<LimiterCall, never> = new Map<LimiterCall, never>()
 
 /** A value for each of the calls. Most lists have no such calls. */
 function valuesOf<T>(
   calls: readonly LimiterCall[],
   make: (each: LimiterCall, place: number) => T,
 ): ReadonlyMap<LimiterCall, T> {
-  return calls.length === 0 ? NONE : new Map(calls.map((each, place) => [each, make(each, place)]))
+  return calls.length === 0 ? NO_CALLS : new Map(calls.map((each, place) => [each, make(each, place)]))
 }
 
 /** Each of the few values once. */
-function distinct<T>(values: readonly T[]): T[] {
+function eachOnce<T>(values: readonly T[]): T[] {
   return values.filter((value, place) => values.indexOf(value) === place)
 }
 
 /** Whether one of the ids was used before, so that nothing was charged. */
-export function isRepeated(asked: Asked, decisions: Found): boolean {
+export function isRepeated(asked: CombinedCalls, decisions: Found): boolean {
   return usedIds(asked, decisions).length > 0
 }
 
@@ -104,7 +104,7 @@ export function isRepeated(asked: Asked, decisions: Found): boolean {
  *
  * @throws RatelimitError `OTHER_RESERVATION`
  */
-export function checkNames(asked: Asked, decisions: Found): void {
+export function checkNames(asked: CombinedCalls, decisions: Found): void {
   const used = usedIds(asked, decisions)
   if (used.length === 0 || used.length === asked.ids.length) return
   throw new RatelimitError(
@@ -113,18 +113,22 @@ export function checkNames(asked: Asked, decisions: Found): void {
   )
 }
 
-function usedIds({ ids }: Asked, { looks }: Found): readonly RowRequest[] {
+function usedIds({ ids }: CombinedCalls, { looks }: Found): readonly RowRequest[] {
   return ids.filter((id) => !fits(id, found(looks, id)))
 }
 
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
-export function blockedUntil(asked: Asked, { looks }: Found, each: LimiterCall): number | undefined {
+export function blockedUntil(asked: CombinedCalls, { looks }: Found, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
   return gate && endOfBlock(found(looks, gate))
 }
 
 /** The state of a limit without a row. If its key can be blocked, the block's row has the database's time. */
-export function withoutRow({ unlimited, gateOf }: Asked, looks: Found['looks'], each: LimiterCall): Decision {
+export function withoutRow(
+  { unlimited, gateOf }: CombinedCalls,
+  looks: Found['looks'],
+  each: LimiterCall,
+): Decision {
   const { decision } = found(unlimited, each)
   const gate = gateOf.get(each)
   return gate ? { ...decision, now: found(looks, gate).now } : decision
@@ -132,10 +136,10 @@ export function withoutRow({ unlimited, gateOf }: Asked, looks: Found['looks'], 
 
 /** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */
 export async function takeTogether(
-  asked: Asked,
+  asked: CombinedCalls,
   { groups = [], notes = new Map() }: Partial<Pick<List, 'groups' | 'notes'>> = {},
 ): Promise<Found> {
-  const rows = distinct([...asked.rowOf.values()])
+  const rows = eachOnce([...asked.rowOf.values()])
   const followUp = () => {
     // Remembered denials may be wrong if the rows have more than before.
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
@@ -154,7 +158,7 @@ export async function takeTogether(
  * is called when these statements have ended, which may be after the call has timed out.
  */
 function chargeTogether(
-  { checkers, joined }: Asked,
+  { checkers, joined }: CombinedCalls,
   time: CallTime | undefined,
   list: Pick<List, 'rows' | 'groups' | 'notes'>,
   followUp: () => void,

@@ -6,11 +6,11 @@ import { type FundedCall, isFunded, type Purse } from '../engine/funds.ts'
 import { checkOption } from '../options/validate.ts'
 import { tableNameOf } from '../store/empty-rows.ts'
 import {
-  type Beside,
   byItself,
   listOfPayers,
   type Payer,
   type SentPayers,
+  type SentWith,
   sendPayers,
 } from './send-payers.ts'
 
@@ -27,22 +27,24 @@ export function withFunds(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
   tx: At,
-  besideOf: (payers: readonly Payer[]) => Beside,
+  sentWithOf: (payers: readonly Payer[]) => SentWith,
 ): Promise<SentPayers> {
-  if (calls.some(isFunded)) return sendFound(calls, find, tx, besideOf)
+  if (calls.some(isFunded)) return sendFound(calls, find, tx, sentWithOf)
   const alone = calls.map(byItself)
-  return sendPayers(alone, tx, besideOf(alone))
+  return sendPayers(alone, tx, sentWithOf(alone))
 }
 
-async function sendFound(...[calls, find, tx, besideOf]: Parameters<typeof withFunds>): Promise<SentPayers> {
+async function sendFound(
+  ...[calls, find, tx, sentWithOf]: Parameters<typeof withFunds>
+): Promise<SentPayers> {
   const alone = calls.map(byItself)
   checkDifferent(calls)
-  listOfPayers(alone, tx, besideOf(alone))
+  listOfPayers(alone, tx, sentWithOf(alone))
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
   return untilDone('took from the credits', async () => {
     const own = payers
-    const sent = await attempt(checker, tx, (at) => sendPayers(own, at, besideOf(own)))
+    const sent = await attempt(checker, tx, (at) => sendPayers(own, at, sentWithOf(own)))
     if (sent.isOver) return sent
     const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
     if (lacking.length === 0) return sent

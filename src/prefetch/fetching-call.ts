@@ -3,7 +3,7 @@ import type { Batch, Pending } from '../kernel/queue/queue.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 
 /** A call on its way to the database. Its caller gets what `onDecision` makes of the answer. */
-export class Asking implements Pending {
+export class FetchingCall implements Pending {
   readonly caller: Pending
   readonly #onDecision: (caller: Pending, decision: Decision, place: number) => void
 

@@ -8,7 +8,7 @@ import { sweepsOf } from './sweeps.ts'
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
-interface Beside extends Partial<Pick<Parts['terms'], 'limiter'>> {
+interface CompanionRows extends Partial<Pick<Parts['terms'], 'limiter'>> {
   readonly prefix: string
   readonly isUsuallyNew?: boolean
   readonly comesLast?: boolean
@@ -23,11 +23,11 @@ const PLAIN = {
 }
 
 /** The checker of such rows of the owner. Nothing is published about them. */
-export function checkerBeside(
+export function companionChecker(
   { rows, terms, alone }: Checker,
-  { limiter = terms.limiter, isSwept = true, ...beside }: Beside,
+  { limiter = terms.limiter, isSwept = true, ...companion }: CompanionRows,
 ): Checker {
-  const own = { ...rows, namespace: { ...beside, clock: rows.namespace.clock } }
+  const own = { ...rows, namespace: { ...companion, clock: rows.namespace.clock } }
   const usual = terms.keepEnded ? CLEANUP_PROBABILITY : alone.sweeps.probability
   const sweeps = sweepsOf(own, isSwept ? usual : 0, false, alone.goOn)
   return new Checker({
