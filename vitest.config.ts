@@ -60,7 +60,7 @@ function isolated(settings: ProjectConfig): ProjectConfig {
 
 /**
  * The same tests with the statements for tables that Citus has distributed, on a Postgres without Citus. Every
- * limiter is `distributed: true`, and keys count as being on four shards.
+ * limiter has the store `citus()`, and keys count as being on four shards.
  */
 function distributed(settings: ProjectConfig): ProjectConfig {
   const { test } = settings
@@ -79,14 +79,12 @@ const asDistributed = {
   name: 'distributed',
   enforce: 'pre',
   transform(code: string, file: string) {
-    if (!/src\/(answers|options|quota|reports|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
-    return code
-      .replace(
-        'distributed: { ...RATES, ...SWITCH }',
-        'distributed: { ...RATES, ...SWITCH, byDefault: true }',
-      )
-      .replace(/\bdistributed = false\b/g, 'distributed = true')
-      .replace('new Shards(name, [])', 'new Shards(name, [-(2 ** 31), -(2 ** 30), 0, 2 ** 30])')
+    if (file.endsWith('/src/citus/shards.ts')) {
+      return code.replace('new Shards(name, [])', 'new Shards(name, [-(2 ** 31), -(2 ** 30), 0, 2 ** 30])')
+    }
+    if (!file.endsWith('/src/kernel/engine/own-layer.ts')) return undefined
+    const given = code.replace('return partsOf(use).table', 'return partsOf(use).table ?? citusTable')
+    return `import { citusTable } from '../../citus/citus-table.ts'\n${given}`
   },
 } as const
 

@@ -94,7 +94,7 @@ const citus: TestProjectConfiguration = {
   resolve: { alias: SOURCES },
   test: {
     name: 'citus',
-    include: ['test/citus/**/*.test.ts'],
+    include: ['test/citus/*.test.ts'],
     testTimeout: 300_000,
     hookTimeout: 120_000,
     fileParallelism: false,

@@ -3,6 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import pg from 'pg'
 import { rateLimitTables } from '../../schema/index.ts'
+import { citus } from '../../src/citus/index.ts'
 import { Ratelimit, storageSql, tableSql } from '../../src/index.ts'
 import { PLENTY } from '../contenders/contender.ts'
 import { anyOf, keyNumber } from '../measure.ts'
@@ -109,7 +110,12 @@ async function lay(url: string, shards: number | undefined): Promise<Laid> {
       const pool = new pg.Pool({ connectionString: at, max: 16, idleTimeoutMillis: 0 })
       pools.push(pool)
       return new Ratelimit({
-        ...{ db: drizzle({ client: pool }), tables, prefix: 'citus', distributed: shards !== undefined },
+        ...{
+          db: drizzle({ client: pool }),
+          tables,
+          prefix: 'citus',
+          use: shards === undefined ? [] : [citus()],
+        },
         limiter: Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
         cleanupProbability: 0,
       })

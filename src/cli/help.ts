@@ -11,7 +11,7 @@ storage              Write a migration into the migrations folder of your drizzl
                      your drizzle.config, after \`drizzle-kit generate\` and before \`drizzle-kit migrate\`.
   --config <file>    drizzle-kit's configuration. Default: drizzle.config.ts, .js, .json or .mjs.
   --name <name>      The migration's name. Default: rate_limit_storage.
-  --citus            Also distribute both tables by key, for limiters with \`distributed: true\`.
+  --citus            Also distribute both tables by key, for limiters with \`citus()\`.
 
 check [<url>]        Compare the tables in a database with the expected ones. The default of the URL is
                      DATABASE_URL. Needs \`pg\` or \`postgres\`.

@@ -1,5 +1,5 @@
 import type { Database } from '../kernel/database/database.ts'
-import { type Exclusion, ownLayer } from '../kernel/engine/own-layer.ts'
+import { ownLayer } from '../kernel/engine/own-layer.ts'
 import { checkFunction } from '../kernel/options/checks.ts'
 import type { LedgerLayer } from '../kernel/options/choices.ts'
 import type { Settings } from '../kernel/options/table.ts'
@@ -7,14 +7,6 @@ import type { GrantedCall, Ledger } from '../kernel/store/call.ts'
 import type { WriteEntries } from '../kernel/store/entry.ts'
 import { callsGranted, entryOf } from './entries.ts'
 import { record } from './record.ts'
-
-const EXCLUDES: readonly Exclusion[] = [
-  [
-    'distributed',
-    ({ distributed }) => distributed,
-    'Not yet: statements of such tables hand out no entries.',
-  ],
-]
 
 /**
  * Gives a function an entry for each charge, refund, reservation, settlement and grant, in the transaction that
@@ -49,10 +41,7 @@ const EXCLUDES: readonly Exclusion[] = [
 export function ledger<D extends Database = Database>(write: LedgerLayer<D>['write']): LedgerLayer<D> {
   checkFunction(write, 'The argument of ledger')
   const layer: LedgerLayer<D> = { name: 'ledger', write }
-  return ownLayer(layer, {
-    excludes: EXCLUDES,
-    ledger: (settings) => ledgerOf(layer.write, settings),
-  })
+  return ownLayer(layer, { ledger: (settings) => ledgerOf(layer.write, settings) })
 }
 
 function ledgerOf(write: WriteEntries, { prefix, limiter }: Settings): Ledger {

@@ -68,7 +68,7 @@ async function windowsAfter(
   after: string,
   size: number,
 ): Promise<readonly Row[]> {
-  const { texts } = await table.store()
+  const { texts } = table.store
   const statement = kept(table.statements, 'windows', () => (texts?.windows ?? windowsStatement)(table.table))
   return distinct(await runOnce({ db: tx }, statement, { prefix, after, latestStart, size }), 'key', size)
 }
@@ -114,7 +114,7 @@ async function closeAll(closing: Closing, ended: readonly Over[]): Promise<Ended
 
 async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<readonly Row[]> {
   await table.load?.(tx)
-  const store = await table.store()
+  const { store } = table
   const statement = kept(table.statements, 'close', () => (store.texts?.close ?? closeStatement)(table.table))
   const rows: Row[] = []
   try {

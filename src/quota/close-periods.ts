@@ -1,12 +1,14 @@
 import type { RateLimitTables } from '../../schema/index.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
+import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { EndedPeriod, Limiter } from '../kernel/limits/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../kernel/limits/limiter.ts'
+import { checkUse } from '../kernel/options/checks.ts'
+import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkLimiter, checkOption, checkRows, readClock } from '../kernel/options/validate.ts'
 import { timeOf } from '../kernel/store/clock.ts'
-import { tableOf } from '../kernel/store/table-of.ts'
 import { SHIPPED } from '../kernel/tables/shipped.ts'
 import { closeEnded } from './close-ended.ts'
 
@@ -23,8 +25,8 @@ interface CommonOptions {
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
-  /** Whether Citus has distributed the table by `key`. Default: `false`. */
-  readonly distributed?: boolean
+  /** The layers of the limiter, if one is the store of its rows: `citus()`. Default: none. */
+  readonly use?: readonly AnyLayer[]
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
 }
@@ -56,7 +58,7 @@ const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
   grace: true,
   durable: true,
   tables: true,
-  distributed: true,
+  use: checkUse,
   clock: true,
 }
 
@@ -103,7 +105,7 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     after = '',
     durable = true,
     tables = SHIPPED,
-    distributed = false,
+    use = [],
     clock,
     grace,
   } = options
@@ -111,13 +113,12 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
-  checkSwitch(distributed, 'distributed')
   const readTime = () => timeOf(tx, clock && (() => readClock(clock)))
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods needs either limiter or limiterOf.',
   )
-  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
   const rows = { ...{ tx, table, prefix, limit, after }, ownClock: clock !== undefined, graceMs }
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')

@@ -4,7 +4,7 @@ export {
   remainingOf,
   resetOf,
   usedOf,
-} from '../kernel/answers/row-numbers.ts'
+} from '../kernel/engine/row-numbers.ts'
 export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
 export type { LimiterRows, PlanOf, ReportOptions } from './rows.ts'
 export {

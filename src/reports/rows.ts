@@ -1,14 +1,16 @@
 import type { RateLimitTables } from '../../schema/index.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { checkDatabase } from '../kernel/database/given.ts'
 import { type Handle, handleOf } from '../kernel/engine/handles.ts'
+import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
+import { checkUse } from '../kernel/options/checks.ts'
+import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkOption, checkRows, readClock } from '../kernel/options/validate.ts'
 import type { Table } from '../kernel/store/store.ts'
-import { tableOf } from '../kernel/store/table-of.ts'
 import { SHIPPED } from '../kernel/tables/shipped.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
@@ -24,8 +26,8 @@ export interface LimiterRows {
   readonly durable: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
-  /** Whether Citus has distributed the table by `key`. Default: `false`. */
-  readonly distributed?: boolean
+  /** The layers of the limiter, if one is the store of its rows: `citus()`. Default: none. */
+  readonly use?: readonly AnyLayer[]
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
   /** The limit by which all rows are read. */
@@ -39,7 +41,7 @@ const ROWS_NAMES: NamesOf<LimiterRows> = {
   prefix: true,
   durable: true,
   tables: true,
-  distributed: checkSwitch,
+  use: checkUse,
   clock: true,
   limiter: true,
   limiterOf: true,
@@ -83,12 +85,12 @@ function readingOfHandle({ checker }: Handle, tx: Database | undefined): Reading
 
 function readingOfRows(rows: LimiterRows, tx: Database | undefined): Reading {
   checkOptions(rows, ROWS_NAMES)
-  const { db, prefix, durable, tables = SHIPPED, distributed = false, clock } = rows
+  const { db, prefix, durable, tables = SHIPPED, use = [], clock } = rows
   const { limiter, limiterOf } = rows
   checkDatabase(db)
   checkRows(rows)
   checkOption(durable !== undefined, 'durable must be true or false: it says which table has the rows.')
   checkOption(limiter === undefined || limiterOf === undefined, 'Give either limiter or limiterOf.')
-  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
   return { db: tx ?? db, table, prefix, clock: clock && (() => readClock(clock)) }
 }

@@ -64,7 +64,7 @@ function byUse(one: Used, other: Used): number {
 }
 
 async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
-  const { texts } = await table.store()
+  const { texts } = table.store
   const statement = kept(table.statements, 'keys', () => (texts?.keys ?? keysStatement)(table.table))
   const rows = await runOnce({ db }, statement, { prefix, after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
@@ -112,7 +112,7 @@ async function usageRows(
 ): Promise<readonly Row[]> {
   const { limiter } = asked[0] as KeyPlan
   const name = `look each ${limiter.algorithm.name}`
-  const { texts } = await table.store()
+  const { texts } = table.store
   const statement = kept(table.statements, name, () =>
     (texts?.lookEach ?? lookEachStatement)(table.table, limiter),
   )

@@ -34,8 +34,8 @@ export const limiters: Readonly<Record<string, Limiter>> = {
 
 /** The limiters of a call. */
 export function callOn(laid: Laid, db: Call['db'], limiter: Limiter, prefix: string): Call {
-  const { tables, distributed } = laid
-  const options = { db, tables, distributed, limiter, clock: () => NOW, cleanupProbability: 0 }
+  const { tables, use } = laid
+  const options = { db, tables, use, limiter, clock: () => NOW, cleanupProbability: 0 }
   const a = new Quota({ ...options, prefix, durable: false })
   const b = new Quota({ ...options, prefix, durable: true })
   return { limiter, laid, db, prefix, a, b }
@@ -47,8 +47,8 @@ async function each(limit: (key: string) => Promise<unknown>): Promise<unknown[]
   return Promise.all(keys.map(limit))
 }
 
-function rowsOf({ laid: { distributed }, limiter, prefix, db }: Call, table: RateLimitTable) {
-  const options = { clock: () => NOW, distributed }
+function rowsOf({ laid: { use }, limiter, prefix, db }: Call, table: RateLimitTable) {
+  const options = { clock: () => NOW, use }
   return db
     .select({
       key: table.key,
@@ -179,32 +179,32 @@ export const calls: Readonly<Record<string, Run>> = {
     await a.getRemaining('k0'),
     await b.getRemaining('k1'),
   ],
-  cleanup: async ({ a, db, limiter, prefix, laid: { tables, distributed } }) => {
+  cleanup: async ({ a, db, limiter, prefix, laid: { tables, use } }) => {
     const past = () => new Date(NOW.getTime() - 90 * 86_400_000)
     const old = new Ratelimit({
       db,
       limiter,
       prefix,
       tables,
-      distributed,
+      use,
       clock: past,
       cleanupProbability: 0,
     })
     await each((key) => old.limit(key))
     return [await a.cleanup(), await a.limit('k0'), await a.cleanup()]
   },
-  usage: async ({ b, db, limiter, prefix, laid: { tables, distributed } }) => {
+  usage: async ({ b, db, limiter, prefix, laid: { tables, use } }) => {
     await each((key) => b.limit(key, { rate: 1 + Number(key.slice(1)) }))
-    return usage({ db, prefix, limiter, tables, distributed, clock: () => NOW, durable: true })
+    return usage({ db, prefix, limiter, tables, use, clock: () => NOW, durable: true })
   },
-  'usage by plan': async ({ b, db, limiter, prefix, laid: { tables, distributed } }) => {
+  'usage by plan': async ({ b, db, limiter, prefix, laid: { tables, use } }) => {
     await each((key) => b.limit(key, { rate: 1 + Number(key.slice(1)) }))
     return usage({
       db,
       prefix,
       limiterOf: () => limiter,
       tables,
-      distributed,
+      use,
       clock: () => NOW,
       durable: true,
     })
@@ -219,12 +219,10 @@ export const calls: Readonly<Record<string, Run>> = {
 export const callsOfPeriods: Readonly<Record<string, Run>> = {
   closePeriods: async (call) => {
     const { db, limiter, prefix, laid } = call
-    const { tables, distributed } = laid
+    const { tables, use } = laid
     await each((key) => call.b.limit(key, { rate: 2 }))
     const later = new Date(NOW.getTime() + 40 * 86_400_000)
-    return db.transaction((tx) =>
-      closePeriods(tx, { prefix, limiter, tables, distributed, clock: () => later }),
-    )
+    return db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, use, clock: () => later }))
   },
 }
 

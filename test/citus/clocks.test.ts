@@ -21,7 +21,7 @@ const IDS = 'about its id'
 
 describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORKERS: the clocks of', () => {
   const laid = useLayout(8)
-  const { tables, distributed } = laid
+  const { tables, use } = laid
   let isAhead = false
 
   const timeOf = async (url: string | undefined) =>
@@ -57,7 +57,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
   describe.each(ENTRIES)('rows that are written %s', (entry, url) => {
     const db = laid.at(url)
     const optionsOf = (prefix: string) => ({
-      ...{ db, tables, distributed, prefix: `${entry} ${prefix}` },
+      ...{ db, tables, use, prefix: `${entry} ${prefix}` },
     })
     /** Rows of both workers last as long as they should. */
     const expectOwnClock = async (prefix: string, rows = KEYS.length, before = '') => {
@@ -105,7 +105,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       const prefetching = new Ratelimit({
         ...optionsOf('prefetch'),
         limiter: limiters['fixed window'],
-        use: [prefetch({ tokens: 5, for: '1s' })],
+        use: [...laid.use, prefetch({ tokens: 5, for: '1s' })],
       })
       for (const key of KEYS) {
         const reserved = await quota.reserve(key, { rate: 5 })
@@ -144,7 +144,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       const before = new Quota({ ...options, clock: () => new Date(starts - 36 * HOUR_MS) })
       await Promise.all(KEYS.map((key) => before.limit(key, { rate: 17 })))
       const { prefix } = options
-      await db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, distributed }))
+      await db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, use }))
       const begun = await laid.rows(
         `select extract(epoch from window_start) * 1000 as start, extract(epoch from clock_timestamp()) * 1000 as at
           from ${laid.name}.rate_limit_durable where prefix = '${prefix}'`,

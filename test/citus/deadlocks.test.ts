@@ -8,13 +8,13 @@ const servers = [undefined, ...CITUS_WORKERS]
 
 describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORKERS: deadlocks', () => {
   const laid = useLayout(8)
-  const { tables, distributed } = laid
+  const { tables, use } = laid
   const databases = servers.map((url) => laid.at(url))
   const limitersOf = (prefix: string) =>
     databases.map(
       (db) =>
         new Ratelimit({
-          ...{ db, tables, distributed, prefix, durable: true },
+          ...{ db, tables, use, prefix, durable: true },
           limiter: Ratelimit.fixedWindow(10_000, '1h'),
         }),
     )

@@ -9,7 +9,7 @@ const [first] = CITUS_WORKERS
 
 describe.skipIf(!CITUS_URL || !first)('needs CITUS_URL and CITUS_WORKERS: a worker that fails', () => {
   const laid = useLayout(8)
-  const { tables, distributed } = laid
+  const { tables, use } = laid
   const own = new URL(String(first ?? CITUS_URL ?? 'postgres://none'))
   let proxy: FaultyProxy
   let node = 0
@@ -39,7 +39,7 @@ describe.skipIf(!CITUS_URL || !first)('needs CITUS_URL and CITUS_WORKERS: a work
 
   const limiterOf = (prefix: string) =>
     new Ratelimit({
-      ...{ db: laid.at(), tables, distributed, prefix, durable: true },
+      ...{ db: laid.at(), tables, use, prefix, durable: true },
       limiter: Ratelimit.fixedWindow(10, '1h'),
     })
 

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { pgSchema } from 'drizzle-orm/pg-core'
+import { citus } from 'drizzle-ratelimit/citus'
 import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
 import type { RateLimitTables } from '../../schema/index.ts'
 import { rateLimitTables } from '../../schema/index.ts'
-import { storageSql, tableSql } from '../../src/index.ts'
+import { type Layer, storageSql, tableSql } from '../../src/index.ts'
 
 export const CITUS_URL: string | undefined = process.env['CITUS_URL']
 /** The workers, which are entry nodes too. */
@@ -18,7 +19,8 @@ export type Layout = number | 'one shard' | 'plain'
 
 export interface Laid {
   readonly tables: RateLimitTables
-  readonly distributed: boolean
+  /** With the store of Citus, if the tables are over shards. */
+  readonly use: readonly Layer[]
   /** The Postgres schema of the tables. */
   readonly name: string
   /** A database by way of a server. Default: the coordinator. */
@@ -65,5 +67,5 @@ export function useLayout(layout: Layout): Laid {
     await Promise.all(pools.map((pool) => pool.end()))
     await rows(`drop schema ${name} cascade`)
   })
-  return { tables, distributed: typeof layout === 'number', name, at, rows }
+  return { tables, use: typeof layout === 'number' ? [citus()] : [], name, at, rows }
 }

@@ -10,7 +10,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])(
   'needs CITUS_URL and CITUS_WORKERS: shards that move',
   () => {
     const laid = useLayout(4)
-    const { tables, distributed } = laid
+    const { tables, use } = laid
     const databases = servers.map((url) => laid.at(url))
     const keys = Array.from({ length: 8 }, (_, i) => `key ${i}`)
     const table = `${laid.name}.rate_limit_durable`
@@ -39,7 +39,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])(
       const limits = databases.map(
         (db) =>
           new Ratelimit({
-            ...{ db, tables, distributed, prefix, ...options },
+            ...{ db, tables, use, prefix, ...options },
             // The clocks of the workers may differ by an hour.
             limiter: Ratelimit.fixedWindow(100_000, '1d'),
           }),

@@ -23,8 +23,8 @@ const rolling = calendarWindow(20, 'month', { rollover: { max: 5 } })
 const later = new Date(NOW.getTime() + 40 * 86_400_000)
 const AN_HOUR_LATER = new Date(NOW.getTime() + 3_600_000)
 
-function optionsOf({ laid: { tables, distributed }, db, prefix }: Placed, at: Date = NOW) {
-  return { db, tables, distributed, prefix, clock: () => at }
+function optionsOf({ laid: { tables, use }, db, prefix }: Placed, at: Date = NOW) {
+  return { db, tables, use, prefix, clock: () => at }
 }
 
 export const ownCalls: Readonly<Record<string, Run>> = {
@@ -82,7 +82,10 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     ]
   },
   'keys that are blocked': async (placed) => {
-    const api = new Ratelimit({ ...optionsOf(placed), limiter: monthly, use: [blocks()] })
+    const api = new Ratelimit({
+      ...{ ...optionsOf(placed), limiter: monthly },
+      use: [...placed.laid.use, blocks()],
+    })
     return [
       await api.limit('k'),
       await block(api, 'k', '1h'),
@@ -119,7 +122,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return new Limit('api', { ratelimit: a, limiterOf: () => monthly }).used()
   },
   'prefetch, given back': async (placed) => {
-    const use = [prefetch({ tokens: 5, for: '1s' })]
+    const use = [...placed.laid.use, prefetch({ tokens: 5, for: '1s' })]
     const prefetching = new Ratelimit({ ...optionsOf(placed), limiter: monthly, use })
     const passed = []
     for (let i = 0; i < 8; i++) passed.push((await prefetching.limit('k')).success)
@@ -145,7 +148,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
       db.transaction((tx) =>
         closePeriods(tx, {
           ...{ prefix, limiter: rolling, tables: laid.tables },
-          ...{ distributed: laid.distributed, clock: () => later },
+          ...{ use: laid.use, clock: () => later },
         }),
       ),
     )
@@ -209,7 +212,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
 
 /** Takes three slots of two. Limits of work have no option for tables that are distributed by key. */
 export async function takeSlots(placed: Placed): Promise<unknown[]> {
-  const { distributed: _, ...options } = optionsOf(placed)
+  const { use: _, ...options } = optionsOf(placed)
   const jobs = new Semaphore({ ...options, limit: 2, lease: '30s', durable: false })
   const answers: unknown[] = []
   for (let i = 0; i < 3; i++) answers.push(await outcomeOf(async () => (await jobs.acquire('k')).success))

@@ -9,7 +9,7 @@ const servers = [undefined, ...CITUS_WORKERS]
 
 describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
   const laid = useLayout(8)
-  const { tables, distributed } = laid
+  const { tables, use } = laid
   const databases = new Map<string | undefined, ReturnType<typeof laid.at>>()
   const databaseAt = (url: string | undefined) => {
     const db = databases.get(url) ?? laid.at(url)
@@ -18,7 +18,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
   }
   const limiterAt = (url: string | undefined, prefix: string, tokens: number, durable = false) =>
     new Quota({
-      ...{ db: databaseAt(url), tables, distributed, prefix, durable },
+      ...{ db: databaseAt(url), tables, use, prefix, durable },
       limiter: Ratelimit.fixedWindow(tokens, '1h'),
     })
 

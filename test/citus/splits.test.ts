@@ -20,7 +20,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: after a shard is split', () => {
 
   const quotaOf = ({ laid }: Split, at = NOW) =>
     new Ratelimit({
-      ...{ db: laid.at(), tables: laid.tables, distributed: true, limiter, prefix: 'quota' },
+      ...{ db: laid.at(), tables: laid.tables, use: laid.use, limiter, prefix: 'quota' },
       ...{ durable: true, clock: () => at, cleanupProbability: 0 },
     })
   const listOf = (quota: Ratelimit, { keys }: Split) => keys.map((key) => ({ ratelimit: quota, key }))
@@ -70,7 +70,7 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: after a shard is split', () => {
       const { laid } = made
       const quota = quotaOf(made)
       await Promise.all(made.keys.map((key) => quota.limit(key)))
-      const options = { prefix: 'quota', limiter, tables: laid.tables, distributed: true, clock: () => LATER }
+      const options = { prefix: 'quota', limiter, tables: laid.tables, use: laid.use, clock: () => LATER }
       const close = () => laid.at().transaction(async (tx) => (await closePeriods(tx, options)).length)
       await made.split()
       expect(await close().catch(stateOf)).toBe('0A000')

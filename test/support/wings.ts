@@ -1,6 +1,7 @@
 /** The parts of the package that can be removed: `src/<name>/` or `src/<name>.ts`, with `test/<name>/`. */
 export const WINGS = [
   'calendar',
+  'citus',
   'cli',
   'dashboard',
   'denials',

@@ -5,7 +5,7 @@ import { connectionTo } from '../../src/kernel/database/connection.ts'
 import { newSending } from '../../src/kernel/database/sending.ts'
 import { AloneDecider } from '../../src/kernel/queue/decide.ts'
 import type { CallGroup, Pending } from '../../src/kernel/queue/queue.ts'
-import { tableOf } from '../../src/kernel/store/table-of.ts'
+import { plainTable } from '../../src/kernel/store/plain-table.ts'
 import { useDatabase } from '../support/databases.ts'
 import { requestOf } from '../support/requests.ts'
 
@@ -18,7 +18,7 @@ function deciderOf(prefix: string): AloneDecider {
   return new AloneDecider(
     {
       connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
-      table: tableOf(rateLimitEphemeral, false),
+      table: plainTable(rateLimitEphemeral),
       namespace: { prefix, clock: undefined },
       commit: 'as the session',
     },

@@ -25,7 +25,16 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/estimates', 'src/credits'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],
-  ['src/reports', 'src/quota', 'src/schedule', 'src/lockout', 'src/denials', 'src/ledger', 'src/prefetch'],
+  [
+    'src/reports',
+    'src/quota',
+    'src/schedule',
+    'src/lockout',
+    'src/denials',
+    'src/ledger',
+    'src/prefetch',
+    'src/citus',
+  ],
   ['src/index.ts', 'src/calendar', 'src/kysely.ts', 'src/otel.ts'],
   ['src/semaphore', 'src/http', 'src/cli', 'src/dashboard'],
 ]

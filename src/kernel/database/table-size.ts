@@ -13,7 +13,7 @@ const MAX_SHRUNK = 20
 /** The size of a table as far as it is known. */
 export type KnownSize = Pick<TableSize, 'expected' | 'isOld' | 'plan' | 'saw'>
 
-/** The size of a distributed table. Its statements are planned on the workers, each time. */
+/** The size of a table on several servers. Its statements are planned on the workers, each time. */
 export const UNKNOWN_SIZE: KnownSize = { expected: 0, isOld: false, plan: 'any size', saw: () => {} }
 
 /** The expected size of a table: the index of its size class in the statements' guard. */

@@ -93,7 +93,7 @@ function notBegun(db: Database, cause: Error): RatelimitError {
   if (sessionOf(db, WITHOUT_TRANSACTIONS)) {
     const message =
       'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
-      'are those with a ledger, late settlements with grace, and with distributed: true new keys, rows on several ' +
+      'are those with a ledger, late settlements with grace, and with citus() new keys, rows on several ' +
       'shards, and resets of buckets with initialTokens.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }

@@ -68,7 +68,7 @@ async function lookAtRows(
 ): Promise<ReadonlyMap<string, Decision>> {
   const asking = { connection, table, namespace, commit: 'as the session' } as const
   const asked = requests.map((request) => ({ request, calls: ONCE }))
-  const answers = await (await table.store()).look(asking, asked)
+  const answers = await table.store.look(asking, asked)
   const found = new Map<string, Decision>()
   for (const [place, one] of asked.entries()) {
     const answer = answers[place]

@@ -1,9 +1,12 @@
+import type { RateLimitTable } from '../../../schema/index.ts'
 import { HANDLE } from '../base/handle.ts'
 import type { AnyLayer } from '../options/choices.ts'
 import type { Layer } from '../options/layer.ts'
 import type { Settings } from '../options/table.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Ledger } from '../store/call.ts'
+import { plainTable } from '../store/plain-table.ts'
+import type { Table } from '../store/store.ts'
 import type { Alone, Parts } from './parts.ts'
 
 /** What a layer of the package sees of its limiter. */
@@ -22,6 +25,8 @@ export interface OwnParts {
   readonly excludes?: readonly Exclusion[]
   /** Hands out the entries of its statements. */
   ledger?(settings: Settings): Ledger
+  /** Has the rows of a table. Default: one server. */
+  readonly table?: (table: RateLimitTable) => Table
   /** Takes units of its keys in advance. */
   readonly inAdvance?: NonNullable<Alone['inAdvance']>
   /** Whether keys can be blocked. */
@@ -38,19 +43,32 @@ export function ownLayer<L extends AnyLayer>(layer: L, own: OwnParts): L {
 }
 
 /**
- * What the layers of the package give. No two of them give the same.
+ * What the layers of the package give to a limiter. No two of them give the same.
  *
  * @throws RatelimitError `INVALID_OPTION` if one of them cannot be combined with the other settings.
  */
-export function partsIn(settings: Settings): Omit<OwnParts, 'excludes'> {
+export function partsIn(settings: Settings): OwnParts {
   const layers: readonly OwnLayer[] = settings.use
-  const parts = layers.map(({ name, [HANDLE]: { excludes = [], ...own } = {} }) => {
+  for (const { name, [HANDLE]: { excludes = [] } = {} } of layers) {
     for (const [other, isThere, because] of excludes) {
       checkOption(!isThere(settings), `${name} cannot be combined with ${other}. ${because}`)
     }
-    return own
-  })
-  return Object.assign({}, ...parts)
+  }
+  return partsOf(layers)
+}
+
+function partsOf(use: readonly OwnLayer[]): OwnParts {
+  return Object.assign({}, ...use.map((layer) => layer[HANDLE]))
+}
+
+/** The store of the layers. Undefined if the rows are on one server. */
+export function storeIn(use: readonly AnyLayer[]): OwnParts['table'] {
+  return partsOf(use).table
+}
+
+/** The table, in the store of the layers. */
+export function tableOf(table: RateLimitTable, use: readonly AnyLayer[]): Table {
+  return (storeIn(use) ?? plainTable)(table)
 }
 
 /** Whether there is a layer of the package with this name. */

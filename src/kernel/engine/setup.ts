@@ -8,11 +8,10 @@ import type { RatelimitConfig } from '../options/config.ts'
 import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
 import { watchFor } from '../queue/long-waits.ts'
-import { tableOf } from '../store/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
-import { isOfOthers, partsIn } from './own-layer.ts'
+import { isOfOthers, partsIn, tableOf } from './own-layer.ts'
 import type { Parts } from './parts.ts'
 import { type GoOn, sweepsOf } from './sweeps.ts'
 
@@ -24,13 +23,13 @@ const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrat
  * @throws RatelimitError `INVALID_OPTION`
  */
 export function checkerOf(settings: Settings): Checker {
-  const { db, prefix, durable, tables, keepEnded, clock, distributed, coalesce } = settings
+  const { db, prefix, durable, tables, keepEnded, clock, coalesce } = settings
   const { onError, onOtherPlan, timeout, grace } = settings
   const use: readonly AnyLayer[] = settings.use
   const own = partsIn(settings)
   // The checker of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
-  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
   const kind = 'rows' in settings.limiter ? settings.limiter.rows : undefined
   const isWatched = kind !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.

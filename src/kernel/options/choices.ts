@@ -165,17 +165,11 @@ export interface LedgerLayer<D extends Database = Database> {
 /** A layer of any limiter. */
 export type AnyLayer = Layer | LedgerLayer
 
-export interface NotRecording {
+export interface Layered<D> {
   /**
    * Layers: `prefetch(...)` of `drizzle-ratelimit/prefetch`, `countDenials()` of `drizzle-ratelimit/denials`,
-   * `ledger(...)` of `drizzle-ratelimit/ledger`, `blocks()` of `drizzle-ratelimit/lockout`, or some of your
-   * own. The order means nothing. Default: none.
+   * `ledger(...)` of `drizzle-ratelimit/ledger`, `blocks()` of `drizzle-ratelimit/lockout`, `citus()` of
+   * `drizzle-ratelimit/citus`, or some of your own. The order means nothing. Default: none.
    */
-  readonly use?: readonly Layer[]
-}
-
-export interface Recording<D> {
-  /** Layers, with a ledger. */
   readonly use?: readonly (Layer | LedgerLayer<PostgresOf<D>>)[]
-  readonly distributed?: false
 }

@@ -20,11 +20,6 @@ export interface CommonConfig<D = Database> {
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /**
-   * Whether Citus has distributed the table by `key`, over the shards of several servers. The limiter then
-   * sends statements that Citus can pass on to one server each. Default: `false`.
-   */
-  readonly distributed?: boolean
-  /**
    * Creates missing tables on first use outside a transaction. The environment variable
    * `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` forbids it. Default: `false`.
    */

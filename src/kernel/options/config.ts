@@ -7,11 +7,10 @@ import type {
   EitherTable,
   EitherWay,
   Keeping,
+  Layered,
   NoDenials,
   NoPeriods,
-  NotRecording,
   QuotaTable,
-  Recording,
   Reporting,
   Sweeping,
   Throwing,
@@ -19,7 +18,7 @@ import type {
 import type { CommonConfig } from './common.ts'
 
 type EitherConfig<D> = CommonConfig<D> &
-  (NotRecording | Recording<D>) &
+  Layered<D> &
   (EitherWay | Coalescing) &
   (NoDenials | Denials) &
   (Throwing | Degrading)

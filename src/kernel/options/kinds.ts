@@ -7,8 +7,8 @@ import type {
   DurableTable,
   EitherTable,
   EitherWay,
+  Layered,
   QuotaTable,
-  Recording,
   Reporting,
   Sweeping,
   Throwing,
@@ -39,7 +39,7 @@ type GrantedConfig<D = Database> = Pick<
   Pick<Sweeping, 'cleanupProbability'> &
   (EitherWay | Coalescing) &
   (Throwing | Degrading) &
-  Partial<Pick<Recording<D>, 'use'>> & {
+  Layered<D> & {
     /** The credits, from `Ratelimit.credits`. */
     readonly limiter: Credits
   }

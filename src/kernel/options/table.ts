@@ -29,7 +29,6 @@ type Defaulted =
   | 'keepEnded'
   | 'inMemoryBlock'
   | 'maxBlockedKeys'
-  | 'distributed'
   | 'autoMigrate'
   | 'timeout'
   | 'onError'
@@ -88,7 +87,6 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   grace: { ...RATES, check: checkDuration },
   inMemoryBlock: { ...RATES, ...SWITCH },
   maxBlockedKeys: { ...RATES, check: upTo(MAX_KEYS), byDefault: 10_000 },
-  distributed: { ...RATES, ...SWITCH },
   autoMigrate: { ...EVERY, ...SWITCH },
   // A call that waits for its own transaction would never end.
   timeout: { ...EVERY, check: checkTimeout, byDefault: '5s' },

@@ -25,13 +25,16 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   readonly #watch: Watch
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
-  /** Loaded before the first statement. */
-  #store: Store | undefined
+  readonly #store: Store
+  /** Whether the store knows what it has to know before the first statement. */
+  #isLoaded: boolean
 
   constructor(asking: Asking, watch: Watch) {
     super()
     this.#alone = asking
     this.#watch = watch
+    this.#store = asking.table.store
+    this.#isLoaded = asking.ensureTables === undefined
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
@@ -52,7 +55,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     done: (group: CallGroup) => void,
     work: DeciderWork,
   ): Promise<readonly CallGroup[]> {
-    if (!this.#store) await this.#load()
+    if (!this.#isLoaded) await this.#load()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
     const decideBy = (does: KeyGroups['does'], asked: readonly CallGroup[]) =>
@@ -63,14 +66,14 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   }
 
   shardOf(key: string): number {
-    return this.#store?.shardOf(key) ?? 0
+    return this.#store.shardOf(key)
   }
 
   /** If this fails, the first statement fails with the same error. */
   async #load(): Promise<void> {
     try {
       await this.#alone.ensureTables?.()
-      this.#store = await this.#alone.table.store()
+      this.#isLoaded = true
     } catch {}
   }
 
@@ -82,13 +85,13 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
 
   /** The parts whose keys are on one shard each. */
   #onShards(part: KeyGroups): KeyGroups[] {
-    const split = this.#store?.split(part.groups, ({ request }) => request.key)
-    return split?.map((groups) => ({ ...part, groups })) ?? [part]
+    const split = this.#store.split(part.groups, ({ request }) => request.key)
+    return split.map((groups) => ({ ...part, groups }))
   }
 
   /** If a statement has failed because a shard was split meanwhile: the parts on one shard each. */
   protected override async split(error: RatelimitError, part: KeyGroups): Promise<KeyGroups[] | undefined> {
-    if (part.groups.length < 2 || !this.#store?.forget(error)) return undefined
+    if (part.groups.length < 2 || !this.#store.forget(error)) return undefined
     await this.#alone.ensureTables?.().catch(() => {})
     const parts = this.#onShards(part)
     return parts.length > 1 ? parts : undefined
@@ -98,7 +101,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     // An `await` takes time even without a promise.
     if (this.#alone.ensureTables) await this.#alone.ensureTables()
     const asking = this.#asking(work, periodMs)
-    const store = this.#store ?? (await asking.table.store())
+    const store = this.#store
     const answers = () => (does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups))
     return await this.#watch(() => retrying(answers))
   }
@@ -139,7 +142,7 @@ export function decideOne(asking: Asking, one: Asked): Promise<Decision> {
 }
 
 async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
-  const store = await asking.table.store()
+  const store = asking.table.store
   if (one.request.purpose === 'look') return (await store.look(asking, [one]))[0]
   const [taken] = await askOne(asking, one, true)
   return taken ?? (await store.make(asking, [one], true))[0]

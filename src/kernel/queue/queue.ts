@@ -83,7 +83,7 @@ export interface Decider<R extends Queued = Request, D = Decision> {
   canShare(one: R, other: R): boolean
   /** Whether two requests for one key are equal, so that they can be decided together. */
   sameRequest(one: R, other: R): boolean
-  /** The number of a key's shard, if Citus has distributed the table. */
+  /** The number of a key's shard, if the table has several. */
   shardOf?(key: string): number
 }
 

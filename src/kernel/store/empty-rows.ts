@@ -42,7 +42,7 @@ export function reachesAll(rows: readonly Pick<ListedRow, 'table'>[]): boolean {
 /** Whether one statement can charge the rows where they are. */
 export async function areInOnePlace(rows: readonly ListedRow[], db: Database): Promise<boolean> {
   const places = new Set<string | undefined>()
-  for (const { table, key } of rows) places.add(await (await table.store()).steps?.placeOf(db, key))
+  for (const { table, key } of rows) places.add(await table.store.steps?.placeOf(db, key))
   return places.size === 1
 }
 
@@ -63,7 +63,7 @@ export async function insertEmpty(
   for (const own of reachesAll(rows) ? [rows] : rows.map((row) => [row])) {
     const [first] = own
     if (!first) continue
-    const { steps } = await first.table.store()
+    const { steps } = first.table.store
     onSend?.()
     made += await (steps
       ? steps.insertForList(connection, first.namespace.prefix, first.key, waits)
@@ -98,7 +98,7 @@ async function insertInTables(
 /** Removes the rows that were inserted and have no state, because nothing was taken from them. */
 export async function removeEmpty(rows: readonly ListedRow[], connection: Connection): Promise<void> {
   for (const [name, { table, statements, store }] of tablesOf(rows)) {
-    const { steps } = await store()
+    const { steps } = store
     if (steps) {
       for (const { namespace, key } of rows.filter((row) => tableNameOf(row) === name))
         await steps.removeEmpty(connection, namespace.prefix, [key])

@@ -9,7 +9,7 @@ import type { Asking } from './store.ts'
 /** Writes the whole limit into the row of a key. */
 export async function fill(asking: Asking, request: Request): Promise<void> {
   const { connection, table, namespace } = asking
-  const { steps } = await table.store()
+  const { steps } = table.store
   if (steps) return steps.fill(asking, request)
   const { key, limiter } = request
   const { algorithm, params } = limiter

@@ -5,15 +5,15 @@ import { kept } from '../sql/statements.ts'
 import type { Table } from './store.ts'
 
 /**
- * Finds open estimates whose end has come, and locks those that no other transaction has locked. Citus locks
- * rows of one shard at a time, so there it finds them first.
+ * Finds open estimates whose end has come, and locks those that no other transaction has locked. A store
+ * of several servers locks rows of one shard at a time, so there it finds them first.
  */
 export async function lockExpired(
   { table, statements, store }: Table,
   tx: Database,
   values: { readonly prefix: string; readonly clock: number | null; readonly size: number },
 ): Promise<readonly Row[]> {
-  const { steps } = await store()
+  const { steps } = store
   const statement = kept(statements, 'expired', () => expiredEstimatesStatement(table, !steps))
   const found = await runOnce({ db: tx }, statement, values)
   if (!steps) return found

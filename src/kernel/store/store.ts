@@ -15,8 +15,7 @@ export interface Table {
   readonly size: KnownSize
   /** Whether one statement can lock, insert and charge rows of any keys. */
   readonly reachesAllRows: boolean
-  /** Its store, which is loaded on first use if few limiters have it. */
-  readonly store: () => Store | Promise<Store>
+  readonly store: Store
   /** Loads what the store has to know before the first statement. Undefined if that is nothing. */
   readonly load: ((db: Database) => Promise<void>) | undefined
 }
@@ -43,7 +42,7 @@ export interface SeveralRows extends Pick<Store, 'look'> {
   take(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
 }
 
-/** How the rows of a table are decided, made and swept: on one server, or on those of Citus. */
+/** How the rows of a table are decided, made and swept: on one server, or on several. */
 export interface Store {
   /** Takes from the rows of many keys that have one limiter. It skips rows that others hold. */
   take(asking: Asking, asked: readonly Asked[]): Promise<Answers>

@@ -42,9 +42,8 @@ export class Sweeper {
   async sweep(clock: number | null): Promise<number> {
     const { connection, table, namespace } = this.#rows
     const { prefix } = namespace
-    const store = await table.store()
     return timed({ prefix, statement: 'sweep', keys: undefined }, () =>
-      store.sweep(connection.db, prefix, clock, this.#keepEnded),
+      table.store.sweep(connection.db, prefix, clock, this.#keepEnded),
     )
   }
 }

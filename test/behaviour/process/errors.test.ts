@@ -1,7 +1,5 @@
-import type { SQL } from 'drizzle-orm'
-import { PgDialect } from 'drizzle-orm/pg-core'
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit, type RatelimitError, rateLimitTables } from '../../../src/index.ts'
+import { type Database, Ratelimit, type RatelimitError } from '../../../src/index.ts'
 import { errorOf } from '../../support/errors.ts'
 
 /** The error of a call whose statements fail with these, one after the other. */
@@ -70,27 +68,4 @@ test.each(['text', undefined, null, 42])(
 test('a call that loses to another transaction and then fails for another reason throws the second error', async () => {
   const error = await errorAfter(withCode('40P01'), withCode('42P01'), withCode('XX000'))
   expect(error).toMatchObject({ code: 'MISSING_TABLE' })
-})
-
-test('a table that Citus has distributed by another column is not what `distributed: true` needs', async () => {
-  const dialect = new PgDialect()
-  const db: Database = {
-    execute: async (query: SQL) => {
-      const asksForColumn = dialect.sqlToQuery(query).sql.includes('column_to_column_name')
-      return asksForColumn ? [{ group: 1, lowest: '0', column: 'prefix' }] : [{ there: true }]
-    },
-    transaction: () => Promise.reject(new Error('no transaction')),
-    refreshMaterializedView: undefined,
-  }
-  // Where the shards of a table are is known once in a process, so this table is no other test's.
-  const options = {
-    db,
-    limiter: Ratelimit.fixedWindow(5, '1h'),
-    prefix: 'by prefix',
-    tables: rateLimitTables(),
-  }
-  const limited = () => new Ratelimit({ ...options, distributed: true }).limit('key')
-  const { code, message } = await errorOf(limited)
-  expect(code).toBe('MISSING_TABLE')
-  expect(message).toContain('alter_distributed_table')
 })

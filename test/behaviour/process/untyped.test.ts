@@ -222,7 +222,7 @@ describe('a value that the types forbid is refused', () => {
     ['usage rows', (value) => usage(value)],
     ['usage options', (value) => usage(ours(), value)],
     ...eachOf('usage', ['top', 'tx', 'limiterOf'], (options) => usage(ours(), options)),
-    ...eachOf('usage', ['prefix', 'limiter', 'durable', 'tables', 'distributed', 'clock'], (rows) =>
+    ...eachOf('usage', ['prefix', 'limiter', 'durable', 'tables', 'use', 'clock'], (rows) =>
       usage({ db: database.db, prefix: 'untyped', limiter, durable: true, ...rows }),
     ),
     ...eachOf('usage', ['limiterOf'], (rows) =>

@@ -604,9 +604,7 @@ test('what does not go together is refused before any SQL, also without types', 
     () => (api as any).grantsOf('org'),
     // biome-ignore lint/suspicious/noExplicitAny: that is the point.
     () => (api as any).voidGrant('org', 'a'),
-    ...['inMemoryBlock', 'keepEnded', 'distributed'].map(
-      (option) => async () => new Quota({ ...config, [option]: true }),
-    ),
+    ...['inMemoryBlock', 'keepEnded'].map((option) => async () => new Quota({ ...config, [option]: true })),
   ])
     await expect(call(), String(call)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(watched.statements).toEqual([])

@@ -3,6 +3,7 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { citus } from 'drizzle-ratelimit/citus'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { blocks } from 'drizzle-ratelimit/lockout'
@@ -38,14 +39,14 @@ new Ratelimit({ ...common, durable: false, synchronousCommit: true })
 new Quota({ ...common, keepEnded: true, cleanupProbability: 0 })
 // @ts-expect-error a limiter that keeps rows does not sweep them
 new Quota({ ...common, keepEnded: true, cleanupProbability: 0.1 })
-new Ratelimit({ ...common, distributed: true, durable: true })
-// @ts-expect-error it is true or false, and the tables say over how many shards
-new Ratelimit({ ...common, distributed: 32 })
-// @ts-expect-error the statements of grants cannot be sent to one server
-new Ratelimit({ ...common, limiter: Ratelimit.credits(), distributed: true })
-void usage({ db, prefix: 'p', limiter, distributed: true, durable: true })
+new Ratelimit({ ...common, durable: true, use: [citus(), countDenials()] })
+// @ts-expect-error it is in `use`
+new Ratelimit({ ...common, distributed: true })
+// @ts-expect-error the tables say over how many shards
+new Ratelimit({ ...common, use: [citus(32)] })
+void usage({ db, prefix: 'p', limiter, use: [citus()], durable: true })
 // @ts-expect-error an option of the limiter, not of a call
-void new Ratelimit({ ...common, distributed: true }).limit('k', { distributed: true })
+void new Ratelimit(common).limit('k', { use: [citus()] })
 new Ratelimit({ ...common, use: [countDenials()] })
 new Ratelimit({ ...common, use: [countDenials({ every: '10s', top: 100 })] })
 new Ratelimit({ ...common, use: [{ name: 'log', decided: ({ key }) => void key.length }, countDenials()] })
@@ -200,8 +201,6 @@ const recording: Ratelimit = new Ratelimit({
 new Ratelimit({ ...common, use: [ledger(async (_, [entry]) => entry?.cost)] })
 // @ts-expect-error what it writes has to be awaited
 new Ratelimit({ ...common, use: [ledger(() => 5)] })
-// @ts-expect-error Citus charges row by row
-new Ratelimit({ ...common, use: [ledger(async () => {})], distributed: true })
 recording.prefix
 new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s' })], inMemoryBlock: true, dryRun: true })
 new Ratelimit({ ...common, use: [prefetch({ tokens: 50, for: '1s', maxKeys: 5 }), countDenials()] })
@@ -313,8 +312,6 @@ new Ratelimit({
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true, connections: 2 })
 // @ts-expect-error grants have no periods
 new Quota({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
-// @ts-expect-error the rows of a key are on several shards
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
 new Ratelimit({
   db,
   limiter: Ratelimit.credits(),

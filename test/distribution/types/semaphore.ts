@@ -1,5 +1,6 @@
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
+import { citus } from 'drizzle-ratelimit/citus'
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { type Holder, Semaphore, type SemaphoreConfig } from '../../../src/semaphore/index.ts'
@@ -23,7 +24,7 @@ new Semaphore({ ...common, lease: '1w' })
 // @ts-expect-error it has no algorithm
 new Semaphore({ ...common, limiter: Ratelimit.fixedWindow(5, '1m') })
 // @ts-expect-error the statements of slots cannot be sent to one server
-new Semaphore({ ...common, distributed: true })
+new Semaphore({ ...common, use: [citus()] })
 // @ts-expect-error nothing is charged, so no share of it is crossed
 new Semaphore({ ...common, thresholds: [1] })
 // @ts-expect-error nor does anything make an entry

@@ -326,13 +326,6 @@ test('a settlement that fails can be repeated, and a late one has an entry of it
   ])
 })
 
-test('distributed is refused', () => {
-  const { config } = quotaOn(database, MONTH)
-  const make = () => new Quota({ ...config, distributed: true, use: [ledger(async () => {})] } as never)
-  expect(make).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
-  expect(make).toThrow('ledger cannot be combined')
-})
-
 test('ledger refuses what is no function', () => {
   expect(() => ledger(true as never)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
 })

@@ -240,8 +240,8 @@ export const ACTS: Readonly<Record<string, Act>> = {
     return 0
   },
   closePeriods: async (on, used) => {
-    const { limiter, clock, distributed = false } = on.config
-    const options = { ...placeOf(on), limiter, clock, distributed }
+    const { limiter, clock, use } = on.config
+    const options = { ...placeOf(on), limiter, clock, use }
     expect(await on.inTransaction((tx) => closePeriods(tx, options))).toEqual([])
     return used
   },

@@ -1,3 +1,4 @@
+import { citus } from 'drizzle-ratelimit/citus'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { blocks, lockout } from 'drizzle-ratelimit/lockout'
@@ -38,7 +39,7 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   blocks: () => ({ use: [blocks()] }),
   inMemoryBlock: () => ({ inMemoryBlock: true }),
   maxBlockedKeys: () => ({ maxBlockedKeys: 1 }),
-  distributed: () => ({ distributed: true }),
+  citus: () => ({ use: [citus()] }),
   autoMigrate: () => ({ autoMigrate: true }),
   timeout: () => ({ timeout: false }),
   onError: () => ({ onError: 'deny' }),

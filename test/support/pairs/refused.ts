@@ -59,7 +59,7 @@ export const REFUSED: readonly Refused[] = [
   { these: ['blocks'], others: ['lockout'], because: '`block` works on a lockout without it.' },
   {
     these: ['ledger'],
-    others: ['distributed'],
+    others: ['citus'],
     because: 'Not yet: statements of such tables hand out no entries.',
   },
   {
@@ -79,7 +79,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['credits'],
-    others: ['distributed', 'blocks', 'usage'],
+    others: ['citus', 'blocks', 'usage'],
     because: 'Not yet: the grants of a key are rows of their own.',
   },
   {

@@ -49,7 +49,7 @@ export function scenarioOf(features: readonly string[], db: Untyped): Scenario {
     ...{ key: 'key', config, plan: limiter ? { limiter } : {}, hasTx: words.includes('tx') },
     capacity: limit === 'unlimited' ? Number.POSITIVE_INFINITY : units,
     quota: all.includes('Quota') ? new Quota(config) : new Ratelimit(config),
-    other: new Ratelimit({ ...common, ...wide, distributed: config.distributed ?? false }),
+    other: new Ratelimit({ ...common, ...wide, use: use.filter(({ name }: Untyped) => name === 'citus') }),
     advance: (ms) => clock.advance(ms),
     inTransaction: (work) => db.transaction(work),
   }

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { textArray } from '../../src/kernel/sql/calls.ts'
-import { hashText } from '../../src/kernel/sql/hash.ts'
-import { Shards } from '../../src/kernel/store/shards.ts'
-import { useDatabase } from '../support/databases.ts'
-import { anySeed } from '../support/runs.ts'
+import { hashText } from '../../../src/citus/hash.ts'
+import { Shards } from '../../../src/citus/shards.ts'
+import { textArray } from '../../../src/kernel/sql/calls.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { anySeed } from '../../support/runs.ts'
 
 const database = useDatabase()
 

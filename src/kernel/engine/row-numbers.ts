@@ -1,9 +1,12 @@
 import type { SQL } from 'drizzle-orm'
-import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Limiter } from '../limits/algorithm.ts'
+import { checkUse } from '../options/checks.ts'
+import type { AnyLayer } from '../options/choices.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../options/validate.ts'
 import type { RowColumns } from '../sql/columns.ts'
 import { type RowNumber, rowNumber } from '../sql/row.ts'
+import { storeIn } from './own-layer.ts'
 
 export type { RowColumns }
 
@@ -11,11 +14,11 @@ export type { RowColumns }
 export interface RowOptions {
   /** The time, for tests. Default: the database's clock, read for each row. */
   readonly clock?: () => Date
-  /** Whether Citus has distributed the table by `key`. Default: `false`. */
-  readonly distributed?: boolean
+  /** The layers of the limiter, if one is the store of its rows: `citus()`. Default: none. */
+  readonly use?: readonly AnyLayer[]
 }
 
-const ROW_NAMES: NamesOf<RowOptions> = { clock: true, distributed: true }
+const ROW_NAMES: NamesOf<RowOptions> = { clock: true, use: checkUse }
 
 /**
  * The usage of a row under the limit, as an expression for a Drizzle query of your own.
@@ -33,7 +36,7 @@ const ROW_NAMES: NamesOf<RowOptions> = { clock: true, distributed: true }
  * import { rateLimitDurable } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
  * import { usedOf } from 'drizzle-ratelimit/reports'
- * import { db, orgs } from './app.ts'
+ * import { db, orgs } from '../answers/app.ts'
  *
  * const used = usedOf(rateLimitDurable, calendarWindow(1000, 'month'))
  * const isRow = and(eq(rateLimitDurable.prefix, 'reports'), eq(rateLimitDurable.key, orgs.id))
@@ -65,8 +68,7 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
 
 function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
   checkOptions(options, ROW_NAMES)
-  const { clock, distributed = false } = options
-  checkSwitch(distributed, 'distributed')
+  const { clock, use = [] } = options
   checkClock(clock)
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
@@ -74,5 +76,11 @@ function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, whic
     limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
     'The table must have the columns of a table made by rateLimitTables.',
   )
-  return rowNumber(table, limiter, clock ? readClock(clock) : null, which, distributed).mapWith(Number)
+  return rowNumber(
+    table,
+    limiter,
+    clock ? readClock(clock) : null,
+    which,
+    storeIn(use) !== undefined,
+  ).mapWith(Number)
 }

@@ -1,5 +1,8 @@
+import { citus } from 'drizzle-ratelimit/citus'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { type Layer, limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { ownLayer } from '../../../src/kernel/engine/own-layer.ts'
+import { plainTable } from '../../../src/kernel/store/plain-table.ts'
 import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
@@ -8,6 +11,8 @@ import { useDatabase } from '../../support/databases.ts'
 const database = useDatabase()
 const OWN = rateLimitTables({ ephemeral: 'own_ephemeral', durable: 'own_durable' })
 const limiter = Ratelimit.fixedWindow(5, '1h')
+/** Also where the tests of distributed tables give each limiter the store of Citus. */
+const ONE_SERVER: Layer = ownLayer<Layer>({ name: 'one server' }, { table: plainTable })
 const ONCE = { once: { id: 'event', for: '1h' } } as const
 const NAME = { id: 'job', expires: '1h' } as const
 
@@ -18,8 +23,8 @@ beforeAll(async () => {
 let limits = 0
 function limitsOf() {
   const common = { db: database.db, prefix: `mixed ${++limits}`, cleanupProbability: 0 }
-  const plain = new Ratelimit({ ...common, limiter, tables: OWN, distributed: false })
-  const spread = new Ratelimit({ ...common, limiter, distributed: true })
+  const plain = new Ratelimit({ ...common, limiter, tables: OWN, use: [ONE_SERVER] })
+  const spread = new Ratelimit({ ...common, limiter, use: [citus()] })
   const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), tables: OWN, durable: true })
   return { plain, spread, credits }
 }

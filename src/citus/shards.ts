@@ -1,10 +1,10 @@
 import { sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Database } from '../database/database.ts'
-import { execute } from '../database/run.ts'
-import { RatelimitError } from '../errors.ts'
-import { hashText } from '../sql/hash.ts'
-import { quotedName } from '../tables/table-name.ts'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { execute } from '../kernel/database/run.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { quotedName } from '../kernel/tables/table-name.ts'
+import { hashText } from './hash.ts'
 
 /** The shards of a table, by the lowest hash of each. */
 export class Shards {
@@ -57,7 +57,7 @@ export async function readShards(db: Database, table: RateLimitTable): Promise<S
   if (column !== null && column !== table.key.name) {
     throw new RatelimitError(
       'MISSING_TABLE',
-      'distributed: true needs tables that Citus has distributed by key, and a table is distributed by another ' +
+      'citus() needs tables that Citus has distributed by key, and a table is distributed by another ' +
         `column. Run alter_distributed_table(..., distribution_column := '${table.key.name}').`,
     )
   }

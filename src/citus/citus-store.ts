@@ -1,16 +1,23 @@
 import { sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../../schema/index.ts'
-import { groupBy } from '../base/group-by.ts'
-import type { Connection } from '../database/connection.ts'
-import type { Database } from '../database/database.ts'
-import { mustHave, onlyRow } from '../database/rows.ts'
-import { execute, type Row, runKept, runOnce } from '../database/run.ts'
-import type { Statement, Value } from '../database/statement.ts'
-import { inTransaction } from '../database/transaction.ts'
-import { RatelimitError } from '../errors.ts'
-import { decideOne } from '../queue/decide.ts'
-import { textArray } from '../sql/calls.ts'
-import { windowsStatement } from '../sql/close.ts'
+import type { RateLimitTable } from '../../schema/index.ts'
+import { groupBy } from '../kernel/base/group-by.ts'
+import type { Connection } from '../kernel/database/connection.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { mustHave, onlyRow } from '../kernel/database/rows.ts'
+import { execute, type Row, runKept, runOnce } from '../kernel/database/run.ts'
+import type { Statement, Value } from '../kernel/database/statement.ts'
+import { inTransaction } from '../kernel/database/transaction.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { decideOne } from '../kernel/queue/decide.ts'
+import { textArray } from '../kernel/sql/calls.ts'
+import { windowsStatement } from '../kernel/sql/close.ts'
+import { kept, type Statements } from '../kernel/sql/statements.ts'
+import { keysStatement, lookEachStatement } from '../kernel/sql/usage.ts'
+import { askOne, askToLook, askToTake } from '../kernel/store/ask.ts'
+import type { Answers, Asked, Request } from '../kernel/store/call.ts'
+import { removeRow } from '../kernel/store/fill.ts'
+import type { Asking, Steps, Store, Texts } from '../kernel/store/store.ts'
+import { readShards, type Shards } from './shards.ts'
 import {
   closeShardStatement,
   expiredStatement,
@@ -20,14 +27,7 @@ import {
   removeEmptyShardStatement,
   sweepShardStatement,
   takeShardStatement,
-} from '../sql/distributed.ts'
-import { kept, type Statements } from '../sql/statements.ts'
-import { keysStatement, lookEachStatement } from '../sql/usage.ts'
-import { askOne, askToLook, askToTake } from './ask.ts'
-import type { Answers, Asked, Request } from './call.ts'
-import { removeRow } from './fill.ts'
-import { readShards, type Shards } from './shards.ts'
-import type { Asking, Steps, Store, Texts } from './store.ts'
+} from './statements.ts'
 
 /** The name of the plan. The workers plan each time. */
 const ANY_SIZE = 'any size'

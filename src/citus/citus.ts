@@ -1,0 +1,35 @@
+import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
+import type { Layer } from '../kernel/options/layer.ts'
+import { citusTable } from './citus-table.ts'
+
+const EXCLUDES: readonly Exclusion[] = [
+  [
+    'ledger',
+    (settings) => hasLayer(settings, 'ledger'),
+    'Not yet: statements of such tables hand out no entries.',
+  ],
+  [
+    'credits',
+    ({ limiter }) => limiter.kind === 'credits',
+    'Not yet: the grants of a key are rows of their own.',
+  ],
+]
+
+/**
+ * The store of tables that Citus has distributed by `key`, over the shards of several servers. The limiter then
+ * sends statements that Citus can pass on to one server each.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { citus } from 'drizzle-ratelimit/citus'
+ * import { db } from './app.ts'
+ *
+ * const limiter = Ratelimit.tokenBucket(5, '10s', 20)
+ * export const api = new Ratelimit({ db, limiter, prefix: 'api', use: [citus()] })
+ * ```
+ */
+export function citus(): Layer {
+  const layer: Layer = { name: 'citus' }
+  return ownLayer(layer, { excludes: EXCLUDES, table: citusTable })
+}

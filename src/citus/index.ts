@@ -1,0 +1,1 @@
+export { citus } from './citus.ts'

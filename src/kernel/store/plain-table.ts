@@ -1,0 +1,25 @@
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
+import { TableSize } from '../database/table-size.ts'
+import { lookStatement } from '../sql/look.ts'
+import { statementsOf } from '../sql/statements.ts'
+import { takeManyStatement } from '../sql/take.ts'
+import { askToLook, askToMake, askToTake } from './ask.ts'
+import type { Store, Table } from './store.ts'
+
+const sweeping = /* @__PURE__ */ onFirstUse(() => import('./sweep.ts'))
+
+/** A table on one server. */
+export function plainTable(table: RateLimitTable): Table {
+  const statements = statementsOf(table)
+  const store: Store = {
+    take: (asking, asked) => askToTake(asking, asked, takeManyStatement),
+    look: (asking, asked) => askToLook(asking, asked, lookStatement),
+    make: askToMake,
+    sweep: async (...sweep) => (await sweeping()).sweepTable({ table, statements }, ...sweep),
+    shardOf: () => 0,
+    split: (values) => [values],
+    forget: () => false,
+  }
+  return { table, statements, size: new TableSize(), reachesAllRows: true, store, load: undefined }
+}
