@@ -4,7 +4,7 @@ import { tableSql } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { completed, FEATURES, REFUSED_PAIRS, scenarios } from '../../support/pairs/cover.ts'
-import { TABLES } from '../../support/pairs/features.ts'
+import { LIMITS, OPTIONS, TABLES } from '../../support/pairs/features.ts'
 import { REFUSED } from '../../support/pairs/refused.ts'
 import { chargeIn, run, scenarioOf } from '../../support/pairs/scenario.ts'
 import { watch } from '../../support/watch.ts'
@@ -25,6 +25,20 @@ test.each(REFUSED_PAIRS)('%s with %s is refused before any SQL', async (...pair)
   }
   expect(await errorOf(call)).toMatchObject({ code: 'INVALID_OPTION' })
   expect(statements).toEqual([])
+})
+
+/** What a layer of `use` cannot be combined with. It says so itself. */
+const BY_LAYERS = REFUSED.flatMap(({ these, others, because }) =>
+  these.flatMap((one) => others.map((other) => [one, other, because] as const)),
+).filter(([...pair]) => {
+  const isOfConfig = (name: string) => name in LIMITS || name in OPTIONS
+  return pair.slice(0, 2).every(isOfConfig) && pair.some((name) => 'use' in (OPTIONS[name]?.([]) ?? {}))
+})
+
+test.each(BY_LAYERS)('the error of %s with %s says why', async (one, other, because) => {
+  const { message } = await errorOf(async () => scenarioOf(completed([one, other]), database.db))
+  expect(message).toContain(`cannot be combined with`)
+  expect(message).toContain(because.replaceAll('`', ''))
 })
 
 test('what is refused are features', () => {
