@@ -22,12 +22,17 @@ export interface Database {
   rollback?: unknown
 }
 
-/** The database of a constructor. The type error about another one says that Postgres is needed. */
+/**
+ * The database of a constructor. The type error about one that is not for Postgres says so. About another one,
+ * such as one of a second copy of drizzle-orm, TypeScript says what differs.
+ */
 export type PostgresOf<D> = unknown extends D
   ? Database
   : D extends Database
     ? D
-    : 'drizzle-ratelimit needs a PostgreSQL database' & Database
+    : D extends Pick<Database, 'refreshMaterializedView'>
+      ? Database
+      : 'drizzle-ratelimit needs a PostgreSQL database' & Database
 
 /** Whether this is a transaction. Only transactions can be rolled back. */
 export function isTransaction(db: unknown): boolean {
