@@ -36,7 +36,7 @@ const ROW_NAMES: NamesOf<RowOptions> = { clock: true, use: checkUse }
  * import { rateLimitDurable } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
  * import { usedOf } from 'drizzle-ratelimit/reports'
- * import { db, orgs } from '../answers/app.ts'
+ * import { db, orgs } from './app.ts'
  *
  * const used = usedOf(rateLimitDurable, calendarWindow(1000, 'month'))
  * const isRow = and(eq(rateLimitDurable.prefix, 'reports'), eq(rateLimitDurable.key, orgs.id))
