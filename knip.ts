@@ -8,6 +8,8 @@ const BY_NAME = [
   'eventsource-parser',
   'graphql-query-complexity',
   'graphql-yoga',
+  'typescript-5.4',
+  'typescript-5.9',
 ]
 
 /** drizzle.config.ts names it too. */

@@ -17,14 +17,16 @@ import type {
 } from './choices.ts'
 import type { CommonConfig } from './common.ts'
 
+// The plain choice is the last one: TypeScript 5 compares a mistake with the last ones.
+
 type EitherConfig<D> = CommonConfig<D> &
   Layered<D> &
-  (EitherWay | Coalescing) &
-  (NoDenials | Denials) &
-  (Throwing | Degrading)
+  (Coalescing | EitherWay) &
+  (Denials | NoDenials) &
+  (Degrading | Throwing)
 
 /** Options of the constructor of {@link Ratelimit}. */
-export type RatelimitConfig<D = Database> = EitherConfig<D> & NoPeriods & (EitherTable | DurableTable)
+export type RatelimitConfig<D = Database> = EitherConfig<D> & NoPeriods & (DurableTable | EitherTable)
 
 /** Options of the constructor of `Quota`. */
-export type QuotaConfig<D = Database> = EitherConfig<D> & (Sweeping | Keeping) & Reporting & QuotaTable
+export type QuotaConfig<D = Database> = EitherConfig<D> & (Keeping | Sweeping) & Reporting & QuotaTable

@@ -62,6 +62,8 @@ test('every example in the documents and the doc comments compiles', async () =>
       include: ['**/*.ts'],
     }),
   )
-  const { stdout } = await run('node_modules/.bin/tsc', ['-p', folder]).catch((error) => error)
+  const { stdout } = await run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', folder]).catch(
+    (error) => error,
+  )
   expect(stdout).toBe('')
 })

@@ -28,7 +28,9 @@ async function check(): Promise<string> {
   }
   const config = { extends: join(root, 'tsconfig.json'), compilerOptions, include: ['app.ts'] }
   await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(config))
-  const { stdout } = await run('node_modules/.bin/tsc', ['-p', folder]).catch((error) => error)
+  const { stdout } = await run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', folder]).catch(
+    (error) => error,
+  )
   return stdout
 }
 

@@ -13,7 +13,13 @@ let folder: string
 beforeAll(async () => {
   await mkdir('node_modules/.cache', { recursive: true })
   folder = await mkdtemp(resolve('node_modules/.cache/types-'))
-  await run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json', '--outDir', join(folder, 'dist')])
+  await run(process.execPath, [
+    'node_modules/typescript/bin/tsc',
+    '-p',
+    'tsconfig.build.json',
+    '--outDir',
+    join(folder, 'dist'),
+  ])
 })
 afterAll(() => rm(folder, { recursive: true }))
 
@@ -43,7 +49,9 @@ async function check(drizzle: '0.45' | '1.0', from: string, name: string): Promi
       ),
     }),
   )
-  const { stdout } = await run('node_modules/.bin/tsc', ['-p', config]).catch((error) => error)
+  const { stdout } = await run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', config]).catch(
+    (error) => error,
+  )
   return stdout
 }
 
