@@ -32,8 +32,8 @@ export interface Coalescing {
   readonly coalesce?: true
   /**
    * How many statements of this limiter may be under way outside transactions, each on a connection of the
-   * pool. In addition, up to four may wait for rows that others hold, and one may sweep. Without coalescing it
-   * has no meaning, because each call takes a connection. Default: `4`.
+   * pool. In addition, up to four may wait for rows that others hold, and one may sweep. It cannot be
+   * combined with `coalesce: false`, where each call takes a connection. Default: `4`.
    */
   readonly connections?: number
 }
