@@ -9,6 +9,7 @@ import { doublePrecision, integer, pgTable, text, timestamp } from 'drizzle-orm/
 import { drizzle } from 'drizzle-orm/pglite'
 import { type EndedPeriod, type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import {
   type ClosedPeriod,
   closePeriods,
@@ -69,9 +70,8 @@ const quota = new Quota({
 })
 
 /** Bought on top of a quota. */
-const credits = new Quota({
+const credits = new Credits({
   db,
-  limiter: Ratelimit.balance(),
   prefix: 'billing-credits',
   durable: true,
   thresholds: [{ left: 250 }],

@@ -4,6 +4,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { serve } from '@hono/node-server'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { Credits } from 'drizzle-ratelimit/credits'
 import { dashboard } from 'drizzle-ratelimit/dashboard'
 import { countDenials } from 'drizzle-ratelimit/denials'
 
@@ -23,7 +24,7 @@ const exports = new Ratelimit({
   prefix: 'exports',
   ...counting,
 })
-const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
+const credits = new Credits({ db, prefix: 'credits', durable: true })
 
 const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 58 }
 for (; hoursAgo >= 0; hoursAgo--) {

@@ -6,8 +6,9 @@ import { PGlite } from '@electric-sql/pglite'
 import { eq, sum } from 'drizzle-orm'
 import { integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { type Duration, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { type Duration, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { closePeriods, Quota, settleExpired, spend } from 'drizzle-ratelimit/quota'
 
@@ -62,7 +63,7 @@ const included = new Quota({
   prefix: 'included',
   thresholds: [{ left: 100 }],
 })
-const credits = new Quota({ ...common, limiter: Ratelimit.credits({ keep: '400d' }), prefix: 'credits' })
+const credits = new Credits({ ...common, dated: true, keep: '400d', prefix: 'credits' })
 const extra = new Quota({ ...billed, limiter: NO_LIMIT, prefix: 'extra' })
 
 /**
@@ -231,7 +232,7 @@ console.log('total'.padEnd(56) + euros(all.reduce((total, { cents }) => total + 
 const total = (amounts: readonly number[]) => amounts.reduce((all, each) => all + each, 0)
 const delivered = total((await db.select().from(deliveries)).map(({ pages }) => pages))
 const charged = total((await db.select().from(entries)).map(({ pages }) => pages))
-const grants = await credits.grantsOf(ORG)
+const grants = await credits.grants(ORG)
 const byCredits = total(grants.map(({ used }) => used))
 const ofYear = (await included.getRemaining(ORG, { limiter: BUSINESS })).used
 const onInvoice = total(periods.map(({ pages }) => pages))

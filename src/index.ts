@@ -6,8 +6,6 @@ export {
   rateLimitEphemeral,
   rateLimitTables,
 } from '../schema/index.ts'
-export type { CreditReservation, CreditReserved } from './credits/credits.ts'
-export type { CreditGrant } from './credits/grants.ts'
 export type { Reservation, Reserved, ReservedPart } from './estimates/reservation.ts'
 export type {
   Allowed,
@@ -22,9 +20,9 @@ export type {
 export type { Database } from './kernel/database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './kernel/diagnostics.ts'
 export type { Duration } from './kernel/duration.ts'
+export type { AnyCredits } from './kernel/engine/any-credits.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './kernel/errors.ts'
 export type { EndedPeriod, Limiter } from './kernel/limits/algorithm.ts'
-export type { Credits, CreditsOptions } from './kernel/limits/credits.ts'
 export type { TokenBucketOptions } from './kernel/limits/token-bucket.ts'
 export type {
   AllOptions,
@@ -38,13 +36,8 @@ export type {
 } from './kernel/options/calls.ts'
 export type { TransactionOf } from './kernel/options/choices.ts'
 export type { RatelimitConfig } from './kernel/options/config.ts'
-export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './kernel/options/grants.ts'
-export type { CreditsConfig } from './kernel/options/kinds.ts'
 export type { Layer } from './kernel/options/layer.ts'
-export type {
-  PlainCreditReserveOptions,
-  PlainReserveOptions,
-} from './kernel/options/reserve.ts'
+export type { PlainReserveOptions } from './kernel/options/reserve.ts'
 export { checkTables, type TableDifference } from './kernel/tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './kernel/tables/ddl.ts'
 export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'

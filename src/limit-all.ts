@@ -1,6 +1,7 @@
 import type { LimitAllResult } from './kernel/answers/results.ts'
 import { checkOptions } from './kernel/base/check-options.ts'
 import { onFirstUse } from './kernel/base/on-first-use.ts'
+import type { AnyCredits } from './kernel/engine/any-credits.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { limitAll as names } from './kernel/options/call-table.ts'
 import type { AllOptions } from './kernel/options/calls.ts'
@@ -28,17 +29,17 @@ export interface LimitRequest {
   readonly atLeast?: number | undefined
 }
 
-/** The credits of a key, as one of the calls of `limitAll`. */
+/** A call without a plan of its own, as one of the calls of `limitAll`: on credits, or on any limiter. */
 export interface CreditRequest {
-  /** The credits, of `Ratelimit.credits`. */
-  readonly ratelimit: Ratelimit<'credits'>
-  /** The key of the credits. */
+  /** The credits, or the limiter. */
+  readonly ratelimit: AnyCredits | Ratelimit
+  /** The limited key. */
   readonly key: string
-  /** The cost of the call, a whole number. 0 looks, a negative rate gives back. Default: `1`. */
+  /** The cost of the call. 0 looks, a negative rate gives back. Default: `1`. */
   readonly rate?: number | undefined
-  /** Credits have no plans: each grant has terms of its own. */
+  /** Credits have no plans. */
   readonly limiter?: never
-  /** Takes what the grants do not have as a debt. Default: `false`. */
+  /** Takes what the key does not have as a debt. Default: `false`. */
   readonly force?: boolean | undefined
   /** The least that is worth granting. Default: the whole rate or nothing. */
   readonly atLeast?: number | undefined

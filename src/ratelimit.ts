@@ -1,51 +1,38 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import type { CreditCalls, CreditReserved } from './credits/credits.ts'
-import type { CreditGrant } from './credits/grants.ts'
 import type { Reserved, ReservedPart } from './estimates/reservation.ts'
-import { usageOf } from './kernel/answers/answer.ts'
-import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from './kernel/answers/results.ts'
+import type { Allowed, Denied, Granted, LimitResult, Usage } from './kernel/answers/results.ts'
 import { checkOptions, type OptionNames } from './kernel/base/check-options.ts'
 import { onFirstUse } from './kernel/base/on-first-use.ts'
 import type { Database } from './kernel/database/database.ts'
 import type { Duration } from './kernel/duration.ts'
 import type { Checker } from './kernel/engine/checker.ts'
-import { expose, type Handle } from './kernel/engine/handles.ts'
-import { answerTo } from './kernel/engine/layers.ts'
+import { expose } from './kernel/engine/handles.ts'
+import { lookAtOne } from './kernel/engine/look-one.ts'
 import { checkerOf } from './kernel/engine/setup.ts'
 import { ownError } from './kernel/errors.ts'
-import { balance } from './kernel/limits/balance.ts'
-import { credits } from './kernel/limits/credits.ts'
+import type { Limiter } from './kernel/limits/algorithm.ts'
 import { fixedWindow } from './kernel/limits/fixed-window.ts'
 import { gcra } from './kernel/limits/gcra.ts'
 import { slidingWindow } from './kernel/limits/sliding-window.ts'
 import { tokenBucket } from './kernel/limits/token-bucket.ts'
 import { unlimited } from './kernel/limits/unlimited.ts'
+import { answerOne } from './kernel/lists/answer-one.ts'
 import * as CALLS from './kernel/options/call-table.ts'
-import type {
-  BlockOptions,
-  CallOptions,
-  LimitOptions,
-  RefundOptions,
-  TxOptions,
-} from './kernel/options/calls.ts'
-import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './kernel/options/grants.ts'
-import type { ConfigOf, KeyFor, Kind, LimiterOf } from './kernel/options/kinds.ts'
-import type { PlainCreditReserveOptions, PlainReserveOptions } from './kernel/options/reserve.ts'
+import type { BlockOptions, CallOptions, LimitOptions, RefundOptions } from './kernel/options/calls.ts'
+import type { RatelimitConfig } from './kernel/options/config.ts'
+import type { PlainReserveOptions } from './kernel/options/reserve.ts'
 import { type Offered, settingsOf } from './kernel/options/settings.ts'
-import { callOf, checkOption, isCredits, type OptionsOfCall } from './kernel/options/validate.ts'
+import { callOf, checkOption, type OptionsOfCall } from './kernel/options/validate.ts'
 import type { Call } from './kernel/store/call.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./estimates/reservation.ts')),
-  once: /* @__PURE__ */ onFirstUse(() => import('./kernel/lists/limit-once.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/upkeep.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/reset.ts')),
-  credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
-  funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
 }
 
 /**
@@ -69,29 +56,22 @@ const MODULES = {
  * const { success, remaining, retryAfter } = await api.limit('user:123')
  * ```
  */
-export class Ratelimit<K extends Kind = 'rate', D = Database> {
+export class Ratelimit<D = Database> {
   /** The limiter's namespace. */
   readonly prefix: string
   /** The limit of calls without a `limiter` of their own. */
-  readonly limiter: LimiterOf<K>
+  readonly limiter: Limiter
   readonly #checker: Checker
-  readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
   /** What a limiter of this class offers. */
   protected static readonly offered: Offered = { durable: false, periods: false }
 
-  constructor(config: ConfigOf<K, D>) {
+  constructor(config: RatelimitConfig<D>) {
     const settings = settingsOf(config, new.target.offered)
     this.prefix = config.prefix
     this.limiter = config.limiter
     this.#checker = checkerOf(settings)
-    this.#hash = this.#checker.terms.hash
-    const { limiter } = config
-    const checker = this.#checker
-    const funded: Handle['funded'] = isCredits(limiter)
-      ? async (key, options) => (await MODULES.funded()).fundedCall(checker, limiter, key, options)
-      : undefined
-    expose(this, { checker, funded })
+    expose(this, { checker: this.#checker, funded: undefined })
   }
 
   /** A bucket of tokens that refills at the end of each interval, or steadily. */
@@ -102,22 +82,16 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
   /** Calls spread evenly over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
-  /** Prepaid credits. Only a grant adds to them. */
-  static readonly balance: typeof balance = balance
-  /** Prepaid credits in grants of their own, which can end. */
-  static readonly credits: typeof credits = credits
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
-  /** Takes from the grants of a key's credits, or gives back to them. */
-  limit(key: KeyFor<K, 'credits'>, options?: CreditLimitOptions): Promise<LimitResult>
   /** Takes what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   limit(
-    key: KeyFor<K, 'rate'>,
+    key: string,
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
   /** Gives back to the window that began at `start`. Other windows get nothing. */
-  limit(key: KeyFor<K, 'rate'>, options: RefundOptions): Promise<LimitResult>
+  limit(key: string, options: RefundOptions): Promise<LimitResult>
   /**
    * Decides, and consumes if allowed. A denial writes nothing.
    *
@@ -145,31 +119,22 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * await api.limit('user:123', { once: { id: 'event:7', for: '35d' } }) // again: charged once
    * ```
    */
-  limit(key: KeyFor<K, 'rate'>, options?: LimitOptions): Promise<LimitResult>
+  limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
-    Ratelimit.#check(this, options, CALLS.limit, CALLS.creditLimit)
-    if (isCredits(this.limiter)) return (await this.#account(key)).limit(options)
+    Ratelimit.#check(this, options, CALLS.limit)
     // An `await` takes time even without a promise.
-    const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
+    const made = this.#call(key, options)
+    const call = 'key' in made ? made : await made
     try {
-      const { once, tx } = options
-      const isAlone = once === undefined && !(this.#checker.terms.blocks && call.purpose === 'take')
-      const answered = isAlone
-        ? answerTo(this.#checker, call, tx)
-        : (await MODULES.once()).answerOnce({ checker: this.#checker, call }, once, tx)
+      const answered = answerOne({ checker: this.#checker, call }, options)
       return ('answer' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
     }
   }
 
-  /** Takes an estimate from the grants of a key's credits. */
-  reserve(key: KeyFor<K, 'credits'>, options?: PlainCreditReserveOptions): Promise<CreditReserved>
   /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
-  reserve(
-    key: KeyFor<K, 'rate'>,
-    options: PlainReserveOptions & { readonly atLeast: number },
-  ): Promise<ReservedPart>
+  reserve(key: string, options: PlainReserveOptions & { readonly atLeast: number }): Promise<ReservedPart>
   /**
    * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. The `reserve` of
    * a `Quota` also takes a name, by which another process can do that.
@@ -194,10 +159,9 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * }
    * ```
    */
-  reserve(key: KeyFor<K, 'rate'>, options?: PlainReserveOptions): Promise<Reserved>
-  async reserve(key: string, options: PlainReserveOptions = {}): Promise<Reserved | CreditReserved> {
-    Ratelimit.#check(this, options, CALLS.plainReserve, CALLS.plainCreditReserve)
-    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options)
+  reserve(key: string, options?: PlainReserveOptions): Promise<Reserved>
+  async reserve(key: string, options: PlainReserveOptions = {}): Promise<Reserved> {
+    Ratelimit.#check(this, options, CALLS.plainReserve)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
@@ -222,17 +186,11 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * const { limit, used, remaining, reset } = await api.getRemaining('user:123')
    * ```
    */
-  async getRemaining(key: KeyFor<K, 'rate' | 'credits'>, options: CallOptions = {}): Promise<Usage> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    if (isCredits(this.limiter)) return (await this.getRemainingAll([key], options))[0] as Usage
+  async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
+    Ratelimit.#check(this, options, CALLS.call)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
-      if (this.#checker.terms.blocks) {
-        const [usage] = await (await MODULES.lookAll()).lookAll(this.#checker, [look], options.tx)
-        return usage as Usage
-      }
-      const { call, decision } = await this.#checker.decide(look, options.tx)
-      return usageOf(call.limiter, decision)
+      return await lookAtOne(this.#checker, look, options.tx)
     } catch (error) {
       throw ownError(error)
     }
@@ -253,15 +211,10 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
    * ```
    */
-  async getRemainingAll(
-    keys: readonly KeyFor<K, 'rate' | 'credits'>[],
-    options: CallOptions = {},
-  ): Promise<Usage[]> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
+  async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
+    Ratelimit.#check(this, options, CALLS.call)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
-    const { limiter } = this
-    if (isCredits(limiter)) return (await MODULES.credits()).lookAtAll(this.#checker, limiter, keys, options)
     // Unlike `map`, it does not skip the holes of a list.
     const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
     return lookAll(this.#checker, await Promise.all(looks), options.tx)
@@ -286,11 +239,7 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * const { success } = await api.blockUntilReady('user:123', '30s', { signal: AbortSignal.timeout(60_000) })
    * ```
    */
-  async blockUntilReady(
-    key: KeyFor<K, 'rate'>,
-    timeout: Duration,
-    options: BlockOptions = {},
-  ): Promise<LimitResult> {
+  async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, CALLS.blockUntilReady)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
@@ -303,101 +252,10 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
   }
 
   /**
-   * Adds credits to a balance, in whole units. The sum of all grants is at most 2^53 - 1.
+   * Makes the key's limit full again. It does not end a block of a limiter with `blocks()`.
    *
-   * Each call grants again, unless `once` has the id of the payment. During an outage it always throws;
-   * `onError` does not apply.
-   *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not a balance; `INVALID_RATE` for an amount
-   * that is not a whole number above 0; `COUNT_OVERFLOW` for a sum of grants above 2^53 - 1; the errors of
-   * {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const credits: Ratelimit
-   * const { remaining } = await credits.grant('org:1', 1000, { once: { id: 'payment:7', for: '90d' } })
-   * ```
-   */
-  grant(key: KeyFor<K, 'rate'>, amount: number, options?: GrantOptions): Promise<GrantResult>
-  /**
-   * Adds a grant to a key's credits, with an id, an end and a priority of its own. The same id again grants
-   * nothing, and the answer has `repeated: true`.
-   */
-  grant(key: KeyFor<K, 'credits'>, amount: number, options: CreditGrantOptions): Promise<GrantResult>
-  async grant(
-    key: string,
-    amount: number,
-    options: GrantOptions | CreditGrantOptions = {},
-  ): Promise<GrantResult> {
-    Ratelimit.#check(this, options, CALLS.grant, CALLS.creditGrant)
-    if (isCredits(this.limiter))
-      return (await this.#account(key)).grant(amount, options as CreditGrantOptions)
-    // With undefined, the rate would be the default of 1.
-    const call = await this.#call(key, { ...options, rate: amount ?? 0 })
-    const { once, tx } = options as GrantOptions
-    try {
-      return await (once === undefined
-        ? (await MODULES.upkeep()).grant(this.#checker, call, tx)
-        : (await MODULES.once()).grantOnce(this.#checker, call, once, tx))
-    } catch (error) {
-      throw ownError(error)
-    }
-  }
-
-  /**
-   * Lists the grants of a key's credits, in the order in which calls take from them. Grants that have ended are
-   * in the list as long as their rows are kept. It takes no lock and writes nothing.
-   *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not made by `Ratelimit.credits`; the errors
-   * of {@link Ratelimit.getRemaining}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   * import { db } from './app.ts'
-   *
-   * const credits = new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true })
-   * for (const { id, left, expires } of await credits.grantsOf('org:1')) console.log(id, left, expires)
-   * ```
-   */
-  async grantsOf(key: KeyFor<K, 'credits'>, options: TxOptions = {}): Promise<CreditGrant[]> {
-    Ratelimit.#check(this, options, CALLS.tx)
-    return (await this.#account(key)).grantsOf(options)
-  }
-
-  /**
-   * Ends a grant of a key's credits now, and takes back what is left of it. What was used stays used, and a
-   * later refund gives nothing back to it.
-   *
-   * @returns What was left; 0 if there is no such grant, or if it has ended before.
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not made by `Ratelimit.credits`; the errors
-   * of {@link Ratelimit.limit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   * import { db } from './app.ts'
-   *
-   * const credits = new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true })
-   * await db.transaction(async (tx) => {
-   *   const left = await credits.voidGrant('org:1', 'payment:7', { tx })
-   *   console.log(left) // what the customer gets back
-   * })
-   * ```
-   */
-  async voidGrant(key: KeyFor<K, 'credits'>, id: string, options: TxOptions = {}): Promise<number> {
-    Ratelimit.#check(this, options, CALLS.tx)
-    return (await this.#account(key)).voidGrant(id, options)
-  }
-
-  /**
-   * Makes the key's limit full again. A balance cannot be reset. It does not end a block of a limiter with
-   * `blocks()`.
-   *
-   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
-   * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.
+   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_OPTION`, `INVALID_CLOCK`; then the database
+   * errors of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts
@@ -407,8 +265,8 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * await api.resetUsedTokens('user:123')
    * ```
    */
-  async resetUsedTokens(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
-    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
+  async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
+    Ratelimit.#check(this, options, CALLS.call)
     const call = await this.#call(key, options)
     const { reset } = await MODULES.reset()
     await reset(this.#checker, call, options.tx)
@@ -432,7 +290,7 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
     const { cleanUp } = await MODULES.upkeep()
-    return cleanUp(this.#checker, isCredits(this.limiter))
+    return cleanUp(this.#checker)
   }
 
   /**
@@ -467,22 +325,15 @@ export class Ratelimit<K extends Kind = 'rate', D = Database> {
    * Checks `this` and the options. Without it, a method without its limiter, as in `const { limit } = api`,
    * would end in a TypeError about a private member.
    */
-  static #check(limit: unknown, options: unknown, names: OptionNames, ofCredits = names): void {
+  static #check(limit: unknown, options: unknown, names: OptionNames): void {
     checkOption(
       #checker in Object(limit),
       'A method was called without its Ratelimit: write (key) => ratelimit.limit(key).',
     )
-    checkOptions(options, isCredits(Object(limit).limiter) ? ofCredits : names)
-  }
-
-  /** The credits of a key. */
-  async #account(key: string): Promise<CreditCalls> {
-    const { callsOn } = await MODULES.credits()
-    return callsOn(this.#checker, this.limiter, this.#hash ? await this.#hash(key) : key)
+    checkOptions(options, names)
   }
 
   #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
-    const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
-    return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
+    return this.#checker.withStored(key, (stored) => callOf(this.prefix, this.limiter, stored, options))
   }
 }

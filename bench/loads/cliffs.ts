@@ -1,5 +1,6 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { calendarWindow } from '../../src/calendar/index.ts'
+import { Credits } from '../../src/credits/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { blocks } from '../../src/lockout/index.ts'
 import { spend } from '../../src/quota/index.ts'
@@ -116,7 +117,7 @@ async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
 }
 
 async function creditsOn(db: NodePgDatabase): Promise<readonly Call[]> {
-  const credits = new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true })
+  const credits = new Credits({ db, dated: true, prefix: 'credits', durable: true })
   const grant = async (key: string) => {
     const { remaining } = await credits.grant(key, PLENTY, { id: crypto.randomUUID(), expires: '30d' })
     return remaining > 0

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
-import { limitAll, Ratelimit } from '../../src/index.ts'
+import { Credits } from '../../src/credits/index.ts'
+import { limitAll } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
@@ -21,7 +22,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
     withDatabase(bench, async ({ pool }) => {
       const db = drizzle({ client: pool })
       const keys = keyNumbers(KEYS)
-      const balance = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'balance', durable: true })
+      const balance = new Credits({ db, prefix: 'balance', durable: true })
       await Promise.all(keys.map((key) => balance.grant(key, PLENTY)))
       const calls: Call[] = [
         { name: 'limit, balance', check: async (key) => (await balance.limit(keyIn(keys, key))).success },
@@ -50,8 +51,8 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
           check: async (key) => (await limitAll(requestsFor(key))).success,
         },
         {
-          name: 'grantsOf, 4 live grants',
-          check: async (key) => (await credits.grantsOf(keyIn(keys, key))).length >= 4,
+          name: 'grants, 4 live grants',
+          check: async (key) => (await credits.grants(keyIn(keys, key))).length >= 4,
         },
         {
           name: 'getRemainingAll of ten keys, 4 live grants',
@@ -72,8 +73,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
 }))
 
 async function creditsWith(db: NodePgDatabase, grants: number, keys: readonly string[]) {
-  const limiter = Ratelimit.credits()
-  const credits = new Ratelimit({ db, limiter, prefix: `credits ${grants}`, durable: true })
+  const credits = new Credits({ db, dated: true, prefix: `credits ${grants}`, durable: true })
   for (let i = 0; i < grants; i++)
     await Promise.all(keys.map((key) => credits.grant(key, PLENTY, { id: `${i}`, expires: `${i + 30}d` })))
   return credits

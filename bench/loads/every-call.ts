@@ -1,5 +1,6 @@
 import { TransactionRollbackError } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { Credits } from '../../src/credits/index.ts'
 import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
 import { blocks, lockout } from '../../src/lockout/index.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
@@ -73,7 +74,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
 async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const tokens = await withRows(defaultQuota(db, 'tokens'))
   const spending = await withRows(defaultLimiter(db, 'spending'))
-  const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
+  const credits = new Credits({ db, prefix: 'credits', durable: true })
   const grant = async (key: string) => (await credits.grant(key, 1)).remaining > 0
   await makeKeys({ check: grant }, keyNumbers(KEYS))
   return [

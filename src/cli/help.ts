@@ -18,8 +18,8 @@ check [<url>]        Compare the tables in a database with the expected ones. Th
   --limits <module>  The module of \`top\`: also say which prefixes have live rows in the other table.
 
 top [<url>]          Show the keys that use most and are denied most, again and again in a terminal. Ctrl-C ends it.
-  --limits <module>  A JavaScript module. Its default export has for each prefix your Ratelimit or Quota, or
-                     an object with \`limiter\` or \`limiterOf\`, and \`durable\`.
+  --limits <module>  A JavaScript module. Its default export has for each prefix your Ratelimit, Quota or
+                     Credits, or an object with \`limiter\` or \`limiterOf\`, and \`durable\`.
   --prefix <name>    Only this prefix. Can be repeated. Without --limits, only denials are shown.
   --top <number>     How many keys. Default: 10.
   --every <time>     Default: 2s.

@@ -6,15 +6,15 @@ import type { OneLimitRows, PlanRows } from '../reports/usage.ts'
 /** A limit of the module that `--limits` names. */
 export interface ModuleLimit {
   readonly prefix: string
-  /** How `usage` reads the keys. It checks this. */
-  readonly reading: Pick<OneLimitRows, 'limiter'> | Pick<PlanRows, 'limiterOf'>
+  /** How `usage` reads the keys. It checks this. Undefined for dated credits, whose keys have many rows. */
+  readonly reading: Pick<OneLimitRows, 'limiter'> | Pick<PlanRows, 'limiterOf'> | undefined
   /** Which table has the rows. */
   readonly durable: boolean
 }
 
 /**
- * The limits of the module that `--limits` names. Its default export has for each prefix a `Ratelimit`, or an
- * object with `limiter` or `limiterOf`, and `durable`.
+ * The limits of the module that `--limits` names. Its default export has for each prefix a `Ratelimit`, `Quota`
+ * or `Credits`, or an object with `limiter` or `limiterOf`, and `durable`.
  */
 export async function limitsIn(module: string): Promise<ModuleLimit[]> {
   const loaded = await import(pathToFileURL(resolve(module)).href)
@@ -30,11 +30,18 @@ function limitOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows
   const { limiter, limiterOf, durable } = Object(limit)
   const reading = limiterOf ? { limiterOf } : { limiter }
   const handle = handleIn(limit)
-  // Outside of transactions, only the durable table is written with a commit of its own.
-  if (handle) return { prefix, reading, durable: handle.checker.rows.commit !== 'as the session' }
+  if (handle) {
+    const { checker, funded } = handle
+    return {
+      prefix,
+      reading: funded ? undefined : { limiter: checker.terms.limiter },
+      // Outside of transactions, only the durable table is written with a commit of its own.
+      durable: checker.rows.commit !== 'as the session',
+    }
+  }
   // With a default, the other table would be read, and nothing found.
   if (typeof durable === 'boolean') return { prefix, reading, durable }
   throw new Error(
-    `The limit ${JSON.stringify(prefix)} of --limits must be your Ratelimit, or { limiter, durable }: durable says which table has its rows.`,
+    `The limit ${JSON.stringify(prefix)} of --limits must be your Ratelimit, Quota or Credits, or { limiter, durable }: durable says which table has its rows.`,
   )
 }

@@ -1,11 +1,9 @@
 import { sql } from 'drizzle-orm'
-import { onceFor } from '../kernel/base/once-for.ts'
 import type { Algorithm, StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { balance } from '../kernel/limits/balance.ts'
-import type { Credits } from '../kernel/limits/credits.ts'
-import { limiterOf as makeLimiter } from '../kernel/limits/limiter.ts'
+import { limiterOf } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
+import { balance } from './balance.ts'
 
 type Column = ColumnOf<'credits'>
 type Param = 'endMs' | 'forMs' | 'priority' | 'keepMs' | 'madeMs'
@@ -96,34 +94,36 @@ const KNOWN: Terms = { priority: 0, endMs: NEVER_MS, forMs: NEVER_MS }
 /** A grid of an hour, because the end of a row never changes. */
 const PERIOD_MS = 8 * 3_600_000
 
-/** The limit of the row of a grant that was made before. */
-export const limiterOf: (credits: Credits) => StoredLimiter = /* @__PURE__ */ onceFor((credits) =>
-  limiterWith(credits, KNOWN),
-)
+/**
+ * The limit of the row of a grant that was made before.
+ *
+ * @param keepMs How long the row is kept after the end of the grant.
+ */
+export function grantOfAnyAge(keepMs: number): StoredLimiter {
+  return limiterWith(keepMs, KNOWN)
+}
 
 /** The limit of the row of a grant that was made then: a younger one with the same id gets nothing back. */
-export function limiterOfAge(credits: Credits, madeMs: number): StoredLimiter {
-  return { ...limiterWith(credits, KNOWN, { madeMs }), form: limiterOf(credits).signature }
+export function limiterOfAge({ params, signature }: StoredLimiter, madeMs: number): StoredLimiter {
+  const { keepMs = 0 } = params
+  return { ...limiterWith(keepMs, KNOWN, { madeMs }), form: signature }
 }
 
 let lastGrant = 0
 
 /** The limit of a new grant's row. Such calls share no statement, which would add up their amounts. */
-export function newGrant(credits: Credits, terms: Terms): StoredLimiter {
-  return limiterWith(credits, terms, { name: String(++lastGrant) })
+export function newGrant({ params }: StoredLimiter, terms: Terms): StoredLimiter {
+  const { keepMs = 0 } = params
+  return limiterWith(keepMs, terms, { name: String(++lastGrant) })
 }
 
 function limiterWith(
-  { keepMs }: Credits,
+  keepMs: number,
   terms: Terms,
   { name = '', madeMs = ANY_TIME }: { readonly name?: string; readonly madeMs?: number } = {},
 ): StoredLimiter {
-  const limiter = makeLimiter(
-    algorithm,
-    { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms },
-    { name },
-  )
-  return { ...limiter, limit: Number.POSITIVE_INFINITY }
+  const limiter = limiterOf(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms }, { name })
+  return { ...limiter, limit: Number.POSITIVE_INFINITY, windowMs: undefined }
 }
 
 /** The limit of all grants of a key together. Its state is their sum, and as such it is a balance. */

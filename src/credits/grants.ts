@@ -4,24 +4,28 @@ import { afterChange } from '../kernel/engine/after-change.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
-import type { CreditGrantOptions } from '../kernel/options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../kernel/options/validate.ts'
 import { lookAt } from '../kernel/store/look-at.ts'
-import { limiterOf, NEVER_MS, newGrant, type Terms } from './grant.ts'
+import { NEVER_MS, newGrant, type Terms } from './grant.ts'
+import type { DatedGrantOptions } from './options.ts'
 import { idOf, keyOfGrant, readAll, readSums } from './read.ts'
 import { type Account, isEndless, leftOf, type Sums } from './seen.ts'
 import { usageOf } from './usage.ts'
 
-/** A grant of `Ratelimit.credits`. */
-export interface CreditGrant {
-  /** The id that it was granted with. */
-  readonly id: string
+/** What was granted to a key. */
+export interface Grant {
   /** What was granted. */
   readonly amount: number
-  /** What was taken from it and not given back. */
+  /** What was taken from it and not given back. Of undated credits with what is owed. */
   readonly used: number
   /** What can be taken from it now. */
   readonly left: number
+}
+
+/** A grant of dated credits. */
+export interface DatedGrant extends Grant {
+  /** The id that it was granted with. */
+  readonly id: string
   /** 0 is used first. */
   readonly priority: number
   /** Unix milliseconds at which it was granted. */
@@ -42,16 +46,16 @@ const MAX_AMOUNT = 2 ** 52
 export async function grant(
   account: Account,
   amount: number,
-  options: CreditGrantOptions,
+  options: DatedGrantOptions,
 ): Promise<GrantResult> {
   const { id, expires, priority = PRIORITY, tx } = options
-  const { checker, credits } = account
+  const { checker } = account
   const key = grantKey(account, id)
   checkOption(
     Number.isSafeInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY,
     `priority must be a whole number from 0 to ${MAX_PRIORITY}.`,
   )
-  const limiter = newGrant(credits, { priority, ...endOf(expires) })
+  const limiter = newGrant(account.limiter, { priority, ...endOf(expires) })
   checkRate(amount, limiter, checker.rows.namespace.prefix, 'The granted amount')
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
@@ -69,7 +73,7 @@ export async function grant(
 const GRANTED = 'The grant was made, but not answered. The same call again grants nothing more.'
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
-function endOf(expires: CreditGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
+function endOf(expires: DatedGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
   if (expires === undefined) return { endMs: NEVER_MS, forMs: NEVER_MS }
   if (!(expires instanceof Date)) return { endMs: NEVER_MS, forMs: parseDuration(expires, 'expires') }
   const endMs = expires.getTime()
@@ -92,7 +96,7 @@ function grantKey({ checker, key }: Account, id: unknown): string {
 }
 
 /** The grants of a key, with those that have ended and are kept, in the order in which calls take from them. */
-export async function grantsOf(account: Account, { tx }: TxOptions): Promise<CreditGrant[]> {
+export async function grantsOf(account: Account, { tx }: TxOptions): Promise<DatedGrant[]> {
   const { grants, now } = await readAll(account, tx)
   return grants.flatMap((each) => {
     const id = idOf(account, each)
@@ -114,10 +118,10 @@ export async function grantsOf(account: Account, { tx }: TxOptions): Promise<Cre
 
 /** Ends a grant now. Returns what was left of it. */
 export async function voidGrant(account: Account, id: string, { tx }: TxOptions): Promise<number> {
-  const { checker, credits } = account
+  const { checker, limiter } = account
   const key = grantKey(account, id)
   return withinTimeout([checker], tx, async (at) => {
-    const look = lookAt(key, limiterOf(credits))
+    const look = lookAt(key, limiter)
     const { decision: found } = await checker.decide(look, at)
     // Without the row, the statement would insert one. A grant that is over keeps its end.
     if (found.state.prevCount === 0 || found.state.windowStart <= found.now) return 0

@@ -7,6 +7,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { fromHex, toHex } from '../kernel/engine/hex-id.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { checkKey } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import {
@@ -20,16 +21,15 @@ import {
 import { lookAt } from '../kernel/store/look-at.ts'
 import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
-import { limiterOf } from './grant.ts'
 import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
-export function accountOf({ checker, credits, key }: Account): Account {
+export function accountOf(checker: Checker, limiter: StoredLimiter, key: string): Account {
   const { namespace } = checker.rows
   checkKey(key, namespace.prefix)
   checkKey(key + DEBT, namespace.prefix)
   namespace.onUse?.()
-  return { checker, credits, key }
+  return { checker, limiter, key }
 }
 
 /** The key of a grant's row. */
@@ -95,8 +95,7 @@ function readBy(
   return uncharged(reading)
 }
 
-function rowsIn({ credits, key }: Account, rows: readonly Row[]): Rows {
-  const limiter = limiterOf(credits)
+function rowsIn({ limiter, key }: Account, rows: readonly Row[]): Rows {
   const now = exactNumber(rows[0]?.['now'])
   let debt = 0
   const grants: Grant[] = []

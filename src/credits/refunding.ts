@@ -96,7 +96,7 @@ export function refunding(
 
 /** A look at a row that has paid. A grant that was made later is another one. */
 export function payerOf(account: Account, { key, madeMs }: PaidPart): Request {
-  return madeMs === undefined ? debtOf(account) : lookAt(key, limiterOfAge(account.credits, madeMs))
+  return madeMs === undefined ? debtOf(account) : lookAt(key, limiterOfAge(account.limiter, madeMs))
 }
 
 /** What was taken, and may be given back: the debt first. */

@@ -1,19 +1,21 @@
 import { sorted } from '../kernel/base/sorted.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
-import { balance } from '../kernel/limits/balance.ts'
-import type { Credits } from '../kernel/limits/credits.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
 import { DEBT } from '../kernel/sql/grants.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { lookAt } from '../kernel/store/look-at.ts'
+import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
 
 // What is known of the credits of a key.
 
-/** The credits of a key: the limiter, and the key as it is stored. */
+/** The credits of a key. */
 export interface Account {
   readonly checker: Checker
-  readonly credits: Credits
+  /** The limit of the row of a grant. */
+  readonly limiter: StoredLimiter
+  /** As it is stored. */
   readonly key: string
 }
 

@@ -2,7 +2,6 @@ import { withCrossed } from '../kernel/answers/answer.ts'
 import { allowedWith, deniedUntil } from '../kernel/answers/made.ts'
 import type { Allowed, Denied, Usage } from '../kernel/answers/results.ts'
 import { crossedFrom } from '../kernel/answers/thresholds.ts'
-import { limiterOf } from './grant.ts'
 import type { Account, Sums } from './seen.ts'
 
 /** The answer about what a key has. */
@@ -18,9 +17,9 @@ export function allowed(sums: Sums): Allowed {
 }
 
 /** The answer of a call that has taken something, with the thresholds that it has crossed. */
-export function charged({ checker, credits }: Account, before: Sums, after: Sums): Allowed {
+export function charged({ checker, limiter }: Account, before: Sums, after: Sums): Allowed {
   const { thresholds } = checker.terms.reporting
-  const crossed = crossedFrom(limiterOf(credits), after.granted, before.used, after.used, thresholds)
+  const crossed = crossedFrom(limiter, after.granted, before.used, after.used, thresholds)
   return withCrossed(allowed(after), crossed)
 }
 

@@ -1,4 +1,5 @@
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
@@ -28,7 +29,7 @@ export interface DashboardViewer {
 /** Options of `dashboard`. */
 export interface DashboardOptions {
   /** The limits to show, by the names that the page gives them. */
-  readonly limiters: Readonly<Record<string, Ratelimit | PlannedLimit>>
+  readonly limiters: Readonly<Record<string, Ratelimit | AnyCredits | PlannedLimit>>
   /**
    * Says who the viewer is, before anything else happens. If it returns nothing or `false`, the answer is 403.
    * If it returns a `Response`, such as a redirect to a login, that is the answer.

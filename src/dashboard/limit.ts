@@ -1,13 +1,14 @@
 import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Duration } from '../kernel/duration.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { type Handle, handleOf } from '../kernel/engine/handles.ts'
 import { lookAll } from '../kernel/engine/look-all.ts'
 import { reset } from '../kernel/engine/reset.ts'
 import { grant } from '../kernel/engine/upkeep.ts'
-import { callOf, checkOption, isBalance } from '../kernel/options/validate.ts'
+import { callOf, checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../reports/denied.ts'
@@ -39,30 +40,34 @@ export class Limit {
   /** Whether denials are counted. */
   readonly isCounted: boolean
   /** Whether it is prepaid. */
-  readonly isBalance: boolean
+  readonly isPrepaid: boolean
   /** Whether keys can be blocked. */
   readonly isBlockable: boolean
   /** Whether a reset would forget how often the key was blocked. */
   readonly isLockout: boolean
-  readonly #ratelimit: Ratelimit
+  readonly #ratelimit: Ratelimit | AnyCredits
   readonly #handle: Handle
   readonly #limiterOf: PlanOf | undefined
 
   /** @throws RatelimitError `INVALID_OPTION` */
-  constructor(name: string, given: Ratelimit | PlannedLimit) {
+  constructor(name: string, given: Ratelimit | AnyCredits | PlannedLimit) {
     const planned = typeof given === 'object' && given !== null && 'ratelimit' in given ? given : undefined
     if (planned) checkOptions(planned, PLANNED_NAMES, 'Each limit')
-    this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit)
+    this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit | AnyCredits)
     const handle = handleOf(
       this.#ratelimit,
       'Each limiter must be a Ratelimit of this version of the package, or have one as `ratelimit`.',
     )
     const { rows, terms } = handle.checker
+    checkOption(
+      !handle.funded,
+      'The dashboard shows one row of a key. Dated credits have a row for each grant.',
+    )
     this.name = name
     this.prefix = rows.namespace.prefix
     this.isHashed = terms.hash !== undefined
     this.isCounted = terms.layers.some((layer) => layer.name === 'denials')
-    this.isBalance = isBalance(terms.limiter)
+    this.isPrepaid = isPrepaid(terms.limiter)
     this.isLockout = terms.limiter.algorithm.numbers.block !== undefined
     this.isBlockable = this.isLockout || terms.blocks
     this.#handle = handle
@@ -75,14 +80,15 @@ export class Limit {
 
   /** The key of the rows for a key that a person has typed. */
   async stored(key: string): Promise<string> {
-    const { hash } = this.#handle.checker.terms
-    return hash ? hash(key) : key
+    return this.#handle.checker.stored(key)
   }
 
   /** The keys that have used most. None for an unlimited plan, which has no rows. */
   async used(): Promise<(KeyUsage | OtherUsage)[]> {
-    if (this.#limiterOf) return usage(this.#ratelimit, { top: TOP, limiterOf: this.#limiterOf })
-    return this.#ratelimit.limiter.stored ? usage(this.#ratelimit, { top: TOP }) : []
+    const ratelimit = this.#ratelimit
+    if (this.#limiterOf && !('dated' in ratelimit))
+      return usage(ratelimit, { top: TOP, limiterOf: this.#limiterOf })
+    return this.#handle.checker.terms.limiter.stored ? usage(ratelimit, { top: TOP }) : []
   }
 
   async denied(): Promise<DeniedKey[]> {
@@ -102,6 +108,7 @@ export class Limit {
 
   /** @throws RatelimitError the errors of `Ratelimit.resetUsedTokens`. */
   async reset(key: string): Promise<void> {
+    checkOption(!this.isPrepaid, 'Credits cannot be reset: that would give back used ones.')
     await reset(this.#handle.checker, await this.#call(key, 0), undefined)
   }
 

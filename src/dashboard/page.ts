@@ -107,13 +107,13 @@ export function keyPage(
 <td>${inDigits(most)}</td><td>${inTime(reset, now)}</td></tr></tbody></table>
 ${blockedUntil === undefined ? undefined : html`<p class="failed">${blockedFor(blockedUntil, now)}</p>`}
 ${
-  allow.includes('reset') && !limit.isBalance && !limit.isLockout
+  allow.includes('reset') && !limit.isPrepaid && !limit.isLockout
     ? html`<form method="post" class="line">${hidden(looking, key)}
 <button class="act" name="do" value="reset">Reset: the whole limit again</button></form>`
     : undefined
 }
 ${
-  allow.includes('grant') && limit.isBalance
+  allow.includes('grant') && limit.isPrepaid
     ? html`<form method="post" class="line">${hidden(looking, key)}
 <label>Credits <input name="amount" inputmode="numeric" required pattern="[0-9]+"></label>
 <button class="act" name="do" value="grant">Grant</button></form>`

@@ -1,10 +1,9 @@
 import type { Allowed } from '../kernel/answers/results.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { FUNDED_LIMITER, isFunded } from '../kernel/engine/funds.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
-import { checkKind, checkLimiter, checkOption, checkRate } from '../kernel/options/validate.ts'
+import { checkLimiter, checkOption, checkRate, checkTakesLimiter } from '../kernel/options/validate.ts'
 
 // What estimates are settled with.
 
@@ -46,7 +45,7 @@ export function costAt(costs: Costs, place: number): number {
   return 'each' in costs ? (costs.each[place] as number) : costs.total
 }
 
-/** @throws RatelimitError `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE` */
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
 export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }: Settling): void {
   if ('each' in costs) {
     checkOption(
@@ -60,11 +59,10 @@ export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }
   )
   for (const [place, each] of calls.entries()) {
     const present = limiters?.[place]
-    checkOption(present === undefined || !isFunded(each), FUNDED_LIMITER)
     const limiter = present === undefined ? each.call.limiter : present
     checkLimiter(limiter)
     const { rows, terms } = each.checker
-    if (present) checkKind(terms.limiter, present)
+    if (present !== undefined) checkTakesLimiter(terms.limiter)
     const { prefix } = rows.namespace
     const cost: unknown = costAt(costs, place)
     checkRate(cost, limiter, prefix, COST)

@@ -4,9 +4,7 @@ import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { own } from '../kernel/base/own.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { isFunded } from '../kernel/engine/funds.ts'
-import { answerTo } from '../kernel/engine/layers.ts'
-import type { answerOnce as AnswerOnce } from '../kernel/lists/limit-once.ts'
+import { answerOne } from '../kernel/lists/answer-one.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
 import type { ReserveOptions } from '../kernel/options/reserve.ts'
@@ -43,7 +41,6 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
-const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../kernel/lists/limit-once.ts'))
 const naming = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
 
 /** Charges the call's rate as an estimate. */
@@ -52,23 +49,12 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   const name = namingOf(options)
   const { tx } = options
   const named = name && (await (await naming()).chargeNamed(calls, name, tx))
-  const answered = named?.answered ?? [await charge(calls[0], options)]
+  const answered = named?.answered ?? [await answerOne(calls[0], options)]
   const [{ answer }] = answered as [Answered]
   if (!answer.success) return answer
   const estimates =
     named?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
   return Object.assign(reservationOf(estimates), answer)
-}
-
-/** Charges an estimate without a name. */
-function charge(estimate: LimiterCall, { once, tx }: ReserveOptions): Answered | Promise<Answered> {
-  const { checker, call } = estimate
-  const isAlone = once === undefined && !checker.terms.blocks && !isFunded(estimate)
-  return isAlone ? answerTo(checker, call, tx) : answerOnce(estimate, once, tx)
-}
-
-async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
-  return (await limitOnce()).answerOnce(...call)
 }
 
 function reservationOf({ settle }: Estimates): Reservation {

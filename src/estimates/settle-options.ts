@@ -1,7 +1,7 @@
 import type { NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
-import type { Credits } from '../kernel/limits/credits.ts'
 import { tx } from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
 import { checkFunction, wordOf } from '../kernel/options/checks.ts'
@@ -51,8 +51,8 @@ export type SettleOptions = TxOptions &
 
 /** Options of `settleExpired`. */
 export interface SettleExpiredOptions {
-  /** The `Ratelimit` whose reservations are ended. */
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Credits }
+  /** The limiter whose reservations are ended. */
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter } | AnyCredits
   /** Whether the estimates are given back, or stay charged as costs. */
   readonly as: 'release' | 'charge'
   /** The most reservations to end. Default: `100`. */

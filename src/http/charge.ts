@@ -1,8 +1,8 @@
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { reserveRequest } from '../kernel/options/call-table.ts'
-import { type LimitRequest, limitAll } from '../limit-all.ts'
-import type { CostingRequest } from './read-limit.ts'
+import { limitAll } from '../limit-all.ts'
+import { type CostingRequest, limitOf } from './read-limit.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
   Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/reserve-calls.ts')]),
@@ -56,11 +56,11 @@ async function reserveSeveral(requests: readonly CostingRequest[]): Promise<Char
 }
 
 /**
- * Whether the row keeps the cost as reserved until it is settled, as calendar windows and balances do. During
- * an outage, nothing is reserved.
+ * Whether the row keeps the cost as reserved until it is settled, as calendar windows and undated credits do.
+ * During an outage, nothing is reserved.
  */
 function keepsReserved(
-  { ratelimit, limiter = ratelimit.limiter }: LimitRequest,
+  { ratelimit, limiter = limitOf(ratelimit) }: CostingRequest,
   result?: LimitResult,
 ): boolean {
   return limiter.algorithm.settled !== undefined && !result?.degraded

@@ -2,7 +2,6 @@ import { unavailable } from '../kernel/answers/unavailable.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'
-import type { LimitRequest } from '../limit-all.ts'
 import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
 import {
@@ -13,9 +12,9 @@ import {
   ROUTE_LIMIT_NAMES,
   type RouteLimit,
 } from './options.ts'
-import { tightest } from './policy.ts'
+import { type Policy, tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
-import { type ReadRequest, readLimit } from './read-limit.ts'
+import { type CostingRequest, limitOf, type ReadRequest, readLimit } from './read-limit.ts'
 import type { Route } from './routes.ts'
 import { type RateLimitHeaders, readStandards } from './standards.ts'
 import { isContended } from './unavailable.ts'
@@ -93,7 +92,9 @@ export function guardOf<Context>(
     if (!first) return { success: true, answer: undefined, headers: {}, settle: async () => {} }
 
     const shown = tightest([first, ...others])
-    const checks = results.map((result, place): Check => [result, policyOf(requests[place] as LimitRequest)])
+    const checks = results.map(
+      (result, place): Check => [result, policyOf(requests[place] as CostingRequest)],
+    )
     const headers = standard ? headersOfAll(checks, shown, { standard }) : retryAfter(shown)
     if (!shown.success) {
       const violated = checks.flatMap(([{ success }, { prefix }]) => (success ? [] : [prefix]))
@@ -124,7 +125,7 @@ export function guardOf<Context>(
 async function resetAll(read: readonly ReadRequest[]): Promise<void> {
   for (const { request, resetOnSuccess } of read) {
     const { ratelimit, key, limiter } = request
-    if (resetOnSuccess) await ratelimit.resetUsedTokens(key, { limiter })
+    if (resetOnSuccess && 'resetUsedTokens' in ratelimit) await ratelimit.resetUsedTokens(key, { limiter })
   }
 }
 
@@ -145,6 +146,6 @@ function isMistake(error: unknown): boolean {
   return error instanceof RatelimitError && error.code.startsWith('INVALID_')
 }
 
-function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {
+function policyOf({ ratelimit, limiter = limitOf(ratelimit) }: CostingRequest): Policy {
   return { prefix: ratelimit.prefix, limiter }
 }

@@ -1,5 +1,6 @@
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Policy } from './policy.ts'
 import {
   HEADER_WRITERS,
@@ -21,7 +22,7 @@ export interface HeaderOptions {
 const HEADER_NAMES: NamesOf<HeaderOptions> = { standard: true, clock: true }
 
 /** An answer and its limit. */
-export type Check = readonly [LimitResult, Policy]
+export type Check = readonly [LimitResult, Policy | AnyCredits]
 
 /**
  * The headers that show a client its limit, for any response.
@@ -34,7 +35,8 @@ export type Check = readonly [LimitResult, Policy]
  * A denial also has `Retry-After` in whole seconds, rounded up, unless the call would never be allowed. Unknown
  * numbers are left out: the remaining units and the reset during an outage, and everything for `unlimited`.
  *
- * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call with a `limiter`.
+ * @param policy The limit: the `Ratelimit` or `Credits` itself, or `{ prefix, limiter }` for a call with a
+ * `limiter`.
  * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
@@ -48,7 +50,7 @@ export type Check = readonly [LimitResult, Policy]
  */
 export function headersOf(
   answer: LimitResult,
-  policy: Policy,
+  policy: Policy | AnyCredits,
   options: HeaderOptions = {},
 ): RateLimitHeaders {
   checkOptions(options, HEADER_NAMES)
@@ -75,13 +77,15 @@ export function retryAfter(answer: LimitResult): RateLimitHeaders {
   return present({ 'Retry-After': answer.success ? undefined : seconds(answer.retryAfter) })
 }
 
-function numbersOf([answer, { prefix, limiter }]: Check, now: number): HeaderNumbers {
+function numbersOf([answer, policy]: Check, now: number): HeaderNumbers {
   const { success, degraded, limit, remaining, reset, retryAfter } = answer
+  const { prefix } = policy
+  const windowMs = 'limiter' in policy ? policy.limiter.windowMs : undefined
   return {
     name: /^[\x20-\x7E]*$/.test(prefix) ? prefix : encodeURIComponent(prefix),
     limit: whole(limit),
     remaining: degraded ? undefined : whole(remaining),
-    windowSeconds: limiter.windowMs && seconds(limiter.windowMs),
+    windowSeconds: windowMs && seconds(windowMs),
     // For a denial, the same time as in `Retry-After`, which comes from the database's clock.
     untilReset: degraded ? undefined : seconds(success ? Math.max(reset - now, 0) : retryAfter),
     resetsAt: degraded ? undefined : seconds(reset),

@@ -1,5 +1,6 @@
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import type { NamesOf } from '../kernel/base/check-options.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
@@ -10,20 +11,21 @@ export type Eventually<T> = T | Promise<T>
 
 /** One limit of a route. `Context` is the request or context that the framework gives to its handlers. */
 export interface RouteLimit<Context> {
-  /** The limiter. */
-  readonly ratelimit: Ratelimit
+  /** The limiter, or credits. */
+  readonly ratelimit: Ratelimit | AnyCredits
   /**
    * The limited key, such as a user. A request without a key is an error, so that such requests never share
    * one. Use `skip` to let them pass, or give them a key of their own.
    */
   readonly key: (context: Context) => Eventually<string | null | undefined>
-  /** The limit for this request, such as a customer's plan. Default: the `Ratelimit`'s. */
+  /** The limit for this request, such as a customer's plan. Not for credits. Default: the `Ratelimit`'s. */
   readonly limiter?: Limiter | ((context: Context) => Eventually<Limiter | undefined>)
   /** The cost of the request. 0 passes without a query. Default: `1`. */
   readonly rate?: number | RateTable | ((context: Context) => Eventually<number>)
   /**
    * With `count: 'failures'`: whether a success also forgets the failures of the key before it. Use it for an
-   * account, and not for an address: its owner could sign in to go on guessing. Default: `false`.
+   * account, and not for an address: its owner could sign in to go on guessing. Not for credits. Default:
+   * `false`.
    */
   readonly resetOnSuccess?: boolean
 }
@@ -59,8 +61,8 @@ interface EachRequest<Context> {
   /**
    * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
    * When the response is known, a request that does not count is given back to the window that paid. With
-   * `'failures'` and `'successes'`, answers have no `crossed`, and in a calendar window or a balance a request
-   * that counts needs one more statement. Default: `'all'`, every request counts.
+   * `'failures'` and `'successes'`, answers have no `crossed`, and in a calendar window or undated credits a
+   * request that counts needs one more statement. Default: `'all'`, every request counts.
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /**

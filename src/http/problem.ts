@@ -1,4 +1,5 @@
 import type { Denied } from '../kernel/answers/results.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
 import type { RateLimitHeaders } from './standards.ts'
@@ -75,7 +76,11 @@ export function problemResponse(problem: Problem, headers: RateLimitHeaders): Re
  * }
  * ```
  */
-export function tooManyRequests(denied: Denied, policy?: Policy, options?: HeaderOptions): Response {
+export function tooManyRequests(
+  denied: Denied,
+  policy?: Policy | AnyCredits,
+  options?: HeaderOptions,
+): Response {
   return policy
     ? problemResponse(problemOf(denied, [policy.prefix]), headersOf(denied, policy, options))
     : problemResponse(problemOf(denied), retryAfter(denied))

@@ -1,12 +1,14 @@
 import { kindOf } from '../kernel/base/kind-of.ts'
+import { handleOf } from '../kernel/engine/handles.ts'
 import { RatelimitError } from '../kernel/errors.ts'
-import { checkOption, checkRate } from '../kernel/options/validate.ts'
-import type { LimitRequest } from '../limit-all.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
+import { checkOption, checkRate, checkTakesLimiter, isPrepaid } from '../kernel/options/validate.ts'
+import type { CreditRequest, LimitRequest } from '../limit-all.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 
 /** The request for a limit, with its cost. */
-export type CostingRequest = LimitRequest & { readonly rate: number }
+export type CostingRequest = (LimitRequest | CreditRequest) & { readonly rate: number }
 
 /** Makes the request for a limit. Undefined if the request costs nothing. */
 export type ReadLimit<Context> = (context: Context) => Promise<ReadRequest | undefined>
@@ -27,13 +29,18 @@ export function readLimit<Context>(
   routeOf: (context: Context) => Route,
 ): ReadLimit<Context> {
   const { ratelimit, key: keyOf, limiter, rate = 1, resetOnSuccess = false } = limit
-  checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
+  const own = limitOf(ratelimit)
+  if (limiter !== undefined) checkTakesLimiter(own)
   checkOption(typeof keyOf === 'function', 'key must be a function.')
   checkOption(typeof resetOnSuccess === 'boolean', 'resetOnSuccess must be true or false.')
+  checkOption(
+    !resetOnSuccess || !isPrepaid(own),
+    'Credits cannot be reset, so resetOnSuccess has no meaning.',
+  )
   const rateOf = readRate(rate, routeOf, (cost) => {
     checkCost(cost, ratelimit.prefix)
     // If the limit is chosen for each request, it is unknown whether it counts fractions.
-    if (typeof limiter !== 'function') checkRate(cost, limiter ?? ratelimit.limiter, ratelimit.prefix)
+    if (typeof limiter !== 'function') checkRate(cost, limiter ?? own, ratelimit.prefix)
   })
   return async (context) => {
     const cost = await rateOf(context)
@@ -47,9 +54,17 @@ export function readLimit<Context>(
           'Return a key, or skip the request.',
       )
     }
-    const own = typeof limiter === 'function' ? await limiter(context) : limiter
-    return { request: { ratelimit, key, rate: cost, limiter: own }, resetOnSuccess }
+    const plan = typeof limiter === 'function' ? await limiter(context) : limiter
+    if (!('dated' in ratelimit))
+      return { request: { ratelimit, key, rate: cost, limiter: plan }, resetOnSuccess }
+    if (plan !== undefined) checkTakesLimiter(own)
+    return { request: { ratelimit, key, rate: cost }, resetOnSuccess }
   }
+}
+
+/** The limit of calls without one of their own. */
+export function limitOf(ratelimit: object): Limiter {
+  return handleOf(ratelimit, 'ratelimit must be a Ratelimit.').checker.terms.limiter
 }
 
 /** Refuses negative costs, because a request must not give back. */

@@ -20,7 +20,7 @@ export type StoreConfig = WithoutLimiter<RatelimitConfig>
  * would be ignored.
  */
 export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Ratelimit {
-  const { limiter: _, ...names } = configNames('rate')
+  const { limiter: _, ...names } = configNames()
   checkOptions(config, names)
   return new Ratelimit({ ...config, limiter })
 }

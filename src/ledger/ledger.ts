@@ -3,6 +3,7 @@ import { ownLayer } from '../kernel/engine/own-layer.ts'
 import { checkFunction } from '../kernel/options/checks.ts'
 import type { LedgerLayer } from '../kernel/options/choices.ts'
 import type { Settings } from '../kernel/options/table.ts'
+import { hasGrants } from '../kernel/options/validate.ts'
 import type { GrantedCall, Ledger } from '../kernel/store/call.ts'
 import type { WriteEntries } from '../kernel/store/entry.ts'
 import { callsGranted, entryOf } from './entries.ts'
@@ -46,7 +47,7 @@ export function ledger<D extends Database = Database>(write: LedgerLayer<D>['wri
 
 function ledgerOf(write: WriteEntries, { prefix, limiter }: Settings): Ledger {
   const recorded = (granted: GrantedCall) => {
-    const entry = entryOf(granted, prefix, limiter.kind === 'credits')
+    const entry = entryOf(granted, prefix, hasGrants(limiter))
     return entry ? [{ write, entry }] : []
   }
   return {

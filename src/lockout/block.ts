@@ -2,6 +2,7 @@ import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import { own } from '../kernel/base/own.ts'
 import type { Duration } from '../kernel/duration.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
 import { callOn } from '../kernel/engine/call-on.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
@@ -27,7 +28,7 @@ import type { Ratelimit } from '../ratelimit.ts'
  * ```
  */
 export async function block(
-  ratelimit: Ratelimit,
+  ratelimit: Ratelimit | AnyCredits,
   key: string,
   duration: Duration,
   options: CallOptions = {},
@@ -52,7 +53,11 @@ export async function block(
  * await unblock(logins, 'ada@example.com')
  * ```
  */
-export async function unblock(ratelimit: Ratelimit, key: string, options: CallOptions = {}): Promise<void> {
+export async function unblock(
+  ratelimit: Ratelimit | AnyCredits,
+  key: string,
+  options: CallOptions = {},
+): Promise<void> {
   checkOptions(options, CALLS.call)
   await unblockKey(await callOn(ratelimit, key, options), options.tx)
 }

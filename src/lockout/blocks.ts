@@ -1,5 +1,6 @@
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
 import type { Layer } from '../kernel/options/layer.ts'
+import { hasGrants } from '../kernel/options/validate.ts'
 
 const NO_MEMORY = 'A block holds at once in every process, so no memory answers before it.'
 
@@ -7,14 +8,10 @@ const EXCLUDES: readonly Exclusion[] = [
   ['prefetch', (settings) => hasLayer(settings, 'prefetch'), NO_MEMORY],
   ['inMemoryBlock', ({ inMemoryBlock }) => inMemoryBlock, NO_MEMORY],
   ['dryRun', ({ dryRun }) => dryRun, 'A dry run lets every call pass, and a block lets none.'],
+  ['a lockout', ({ limiter }) => limiter.algorithm.numbers.block, 'block works on a lockout without it.'],
   [
-    'a lockout',
-    ({ limiter }) => limiter.kind === 'rate' && limiter.algorithm.numbers.block,
-    'block works on a lockout without it.',
-  ],
-  [
-    'credits',
-    ({ limiter }) => limiter.kind === 'credits',
+    'dated credits',
+    ({ limiter }) => hasGrants(limiter),
     'Not yet: the grants of a key are rows of their own.',
   ],
 ]

@@ -2,7 +2,7 @@ import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
 import type { Layer } from '../kernel/options/layer.ts'
-import { checkOption, isBalance } from '../kernel/options/validate.ts'
+import { checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import { Prefetcher } from './prefetcher.ts'
 
 /** Options of {@link prefetch}. */
@@ -25,12 +25,12 @@ const REPORTED = 'Reports would include units that were not used yet.'
 
 const EXCLUDES: readonly Exclusion[] = [
   ['durable: true', ({ durable }) => durable, PAID],
-  ['a balance or credits', ({ limiter }) => limiter.kind === 'credits' || isBalance(limiter), PAID],
+  ['credits', ({ limiter }) => isPrepaid(limiter), PAID],
   ['keepEnded', ({ keepEnded }) => keepEnded, REPORTED],
   ['thresholds', ({ thresholds }) => thresholds.length > 0, REPORTED],
   [
     'a lockout',
-    ({ limiter }) => limiter.kind === 'rate' && limiter.algorithm.seesEachCall,
+    ({ limiter }) => limiter.algorithm.seesEachCall,
     'Units in advance would be failures that nobody made.',
   ],
   [

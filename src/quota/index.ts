@@ -11,9 +11,7 @@ export type { SettledSpending, Spent } from '../estimates/spend-from.ts'
 export type { ChangePlanOptions } from '../kernel/options/calls.ts'
 export type { Threshold } from '../kernel/options/choices.ts'
 export type { QuotaConfig } from '../kernel/options/config.ts'
-export type { CreditQuotaConfig } from '../kernel/options/kinds.ts'
 export type {
-  CreditReserveOptions,
   NamedReserveOptions,
   NamedSpendOptions,
   PlainSpendOptions,

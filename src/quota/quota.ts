@@ -1,4 +1,3 @@
-import type { CreditReserved } from '../credits/credits.ts'
 import type { Reserved, ReservedPart } from '../estimates/reservation.ts'
 import type { ReservationName } from '../estimates/settle-options.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
@@ -6,15 +5,14 @@ import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { own } from '../kernel/base/own.ts'
 import type { Database } from '../kernel/database/database.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
-import { handleOf } from '../kernel/engine/handles.ts'
+import { calledBy, handleOf } from '../kernel/engine/handles.ts'
 import type { EndedPeriod } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
-import type { CallOptions, ChangePlanOptions, TxOptions } from '../kernel/options/calls.ts'
-import type { KeyFor, Kind, QuotaConfigOf } from '../kernel/options/kinds.ts'
-import type { CreditReserveOptions, ReserveOptions } from '../kernel/options/reserve.ts'
+import type { CallOptions, ChangePlanOptions } from '../kernel/options/calls.ts'
+import type { QuotaConfig } from '../kernel/options/config.ts'
+import type { ReserveOptions } from '../kernel/options/reserve.ts'
 import type { Offered } from '../kernel/options/settings.ts'
-import { callOf, isCredits } from '../kernel/options/validate.ts'
+import { callOf } from '../kernel/options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
 
 const byName = /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts'))
@@ -40,22 +38,17 @@ const changing = /* @__PURE__ */ onFirstUse(() => import('./change-plan.ts'))
  * })
  * ```
  */
-export class Quota<K extends Kind = 'rate', D = Database> extends Ratelimit<K, D> {
+export class Quota<D = Database> extends Ratelimit<D> {
   /** What a quota offers. */
   protected static override readonly offered: Offered = { durable: true, periods: true }
 
-  constructor(config: QuotaConfigOf<K, D>) {
+  constructor(config: QuotaConfig<D>) {
     // The options that only a quota has are checked by what it offers.
-    super(config as ConstructorParameters<typeof Ratelimit<K, D>>[0])
+    super(config as ConstructorParameters<typeof Ratelimit<D>>[0])
   }
 
-  /** Takes an estimate from the grants of a key's credits. */
-  override reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
   /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
-  override reserve(
-    key: KeyFor<K, 'rate'>,
-    options: ReserveOptions & { readonly atLeast: number },
-  ): Promise<ReservedPart>
+  override reserve(key: string, options: ReserveOptions & { readonly atLeast: number }): Promise<ReservedPart>
   /**
    * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. With a name,
    * `id` and `expires`, another process can do that: see {@link Quota.settle}.
@@ -72,17 +65,11 @@ export class Quota<K extends Kind = 'rate', D = Database> extends Ratelimit<K, D
    * const { success } = await tokens.reserve('org:1', { rate: 4000, id: 'job:7', expires: '10m' })
    * ```
    */
-  override reserve(key: KeyFor<K, 'rate'>, options?: ReserveOptions): Promise<Reserved>
-  override async reserve(
-    key: string,
-    options: ReserveOptions | CreditReserveOptions = {},
-  ): Promise<Reserved | CreditReserved> {
-    const { checker, funded } = handleOf(this, NOT_OF_QUOTA)
-    checkOptions(options, funded ? CALLS.spend : CALLS.reserve)
-    const stored = await storedKey(checker, key)
-    const charged = funded
-      ? await funded(stored, options)
-      : { checker, call: callOf(this.prefix, this.limiter, stored, options) }
+  override reserve(key: string, options?: ReserveOptions): Promise<Reserved>
+  override async reserve(key: string, options: ReserveOptions = {}): Promise<Reserved> {
+    const handle = handleOf(this, NOT_OF_QUOTA)
+    checkOptions(options, CALLS.reserve)
+    const charged = await calledBy(handle, key, options)
     return await own((await reserving()).reserve(charged, options))
   }
 
@@ -106,9 +93,9 @@ export class Quota<K extends Kind = 'rate', D = Database> extends Ratelimit<K, D
    * }
    * ```
    */
-  async settle(name: ReservationName, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
+  async settle(name: ReservationName, actual: number, options: CallOptions = {}): Promise<Allowed> {
     handleOf(this, NOT_OF_QUOTA)
-    checkOptions(options, isCredits(this.limiter) ? CALLS.tx : CALLS.call)
+    checkOptions(options, CALLS.call)
     const { settleName } = await byName()
     return await settleName(this, name, actual, options)
   }
@@ -140,23 +127,15 @@ export class Quota<K extends Kind = 'rate', D = Database> extends Ratelimit<K, D
    * })
    * ```
    */
-  async changePlan(key: KeyFor<K, 'rate'>, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
+  async changePlan(key: string, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
     const { checker } = handleOf(this, NOT_OF_QUOTA)
     checkOptions(options, CALLS.changePlan)
-    const stored = await storedKey(checker, key)
+    const stored = await checker.stored(key)
     // It checks the key and the plan.
     callOf(this.prefix, this.limiter, stored, { rate: 0, limiter: options.from })
     return (await changing()).changePlan(checker, stored, options)
   }
 }
-
-/** The key in the rows: with `hashKeys` its hash. */
-async function storedKey({ terms }: Checker, key: string): Promise<string> {
-  return terms.hash ? terms.hash(key) : key
-}
-
-/** Credits have no plans. */
-type SettleOptionsFor<K extends Kind> = K extends 'credits' ? TxOptions : CallOptions
 
 const NOT_OF_QUOTA =
   'A method was called without its Quota: write quota.settle(name, actual), or use an arrow function.'

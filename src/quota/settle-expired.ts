@@ -9,12 +9,11 @@ import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { distinct } from '../kernel/database/rows.ts'
 import { execute, type Row } from '../kernel/database/run.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
-import { FUNDED_LIMITER } from '../kernel/engine/funds.ts'
-import { handleOf } from '../kernel/engine/handles.ts'
+import { calledOn, handleOf } from '../kernel/engine/handles.ts'
 import { CLOSING, type Opened, openedIn } from '../kernel/limits/estimate.ts'
 import { nameIn } from '../kernel/lists/names.ts'
 import { wordOf } from '../kernel/options/checks.ts'
-import { callOf, checkLimiter, checkOption } from '../kernel/options/validate.ts'
+import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import { lockExpired } from '../kernel/store/lock-expired.ts'
@@ -67,12 +66,9 @@ export async function settleExpired(
   const { ratelimit, as, limit = 100, limiterOf } = options
   checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
   checkEnding(as, 'as')
-  const { checker, funded } = handleOf(
-    ratelimit,
-    'ratelimit must be a Ratelimit of this version of the package.',
-  )
-  if (!funded) checkLimiter(ratelimit.limiter)
-  checkOption(!funded || limiterOf === undefined, FUNDED_LIMITER)
+  const handle = handleOf(ratelimit, 'ratelimit must be a limiter of this version of the package.')
+  const { checker } = handle
+  if (limiterOf !== undefined) checkTakesLimiter(checker.terms.limiter)
   const found = (await findFree(tx, checker, limit)).map((row) => ({
     row: String(row['key']),
     name: nameIn(String(row['key'])),
@@ -81,12 +77,9 @@ export async function settleExpired(
   const expired = found.toSorted(inOrder)
   const [{ openOf, settleOpen }, { lockAll }] = await settling()
   const plans = expired.map(({ name }) => limiterOf?.(name.key))
-  const calls = expired.map(({ name: { key } }, place) => {
-    const limiter = plans[place]
-    if (funded) return funded(key, { rate: 0 })
-    return { checker, call: callOf(ratelimit.prefix, ratelimit.limiter, key, { rate: 0, limiter }) }
-  })
-  const own = await Promise.all(calls)
+  const own = await Promise.all(
+    expired.map(({ name: { key } }, place) => calledOn(handle, key, { rate: 0, limiter: plans[place] })),
+  )
   const named = expired.map(({ row }, place) => ({ each: own[place] as LimiterCall, row, hasPlan: false }))
   const seen = expired.map(({ opened }) => opened)
   const open = await openOf(named, seen, tx)

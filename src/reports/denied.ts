@@ -2,6 +2,7 @@ import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { runOnce } from '../kernel/database/run.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { deniedByHourStatement, deniedPrefix, deniedStatement, hourOf } from '../kernel/sql/denied.ts'
 import { kept, statementsOf } from '../kernel/sql/statements.ts'
@@ -54,7 +55,7 @@ const DAY_MS = 24 * HOUR_MS
  * ```
  */
 export async function denied(
-  of: Ratelimit | Ratelimit<'credits'> | LimiterRows,
+  of: Ratelimit | AnyCredits | LimiterRows,
   options: DeniedOptions = {},
 ): Promise<DeniedKey[]> {
   checkOptions(options, DENIED_NAMES)

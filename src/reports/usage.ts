@@ -5,6 +5,8 @@ import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
+import type { AnyCredits } from '../kernel/engine/any-credits.ts'
+import { handleIn } from '../kernel/engine/handles.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter, checkOption } from '../kernel/options/validate.ts'
@@ -101,17 +103,17 @@ export function usage(of: Ratelimit, options: PlanUsageOptions): Promise<KeyUsag
 export function usage(of: PlanRows, options?: ReportOptions): Promise<KeyUsage[]>
 /** The same with one limit for all keys. */
 export function usage(
-  of: Ratelimit | OneLimitRows,
+  of: Ratelimit | AnyCredits | OneLimitRows,
   options?: ReportOptions,
 ): Promise<(KeyUsage | OtherUsage)[]>
 export async function usage(
-  of: Ratelimit | OneLimitRows | PlanRows,
+  of: Ratelimit | AnyCredits | OneLimitRows | PlanRows,
   options: Partial<PlanUsageOptions> = {},
 ): Promise<(KeyUsage | OtherUsage)[]> {
   checkOptions(options, USAGE_NAMES)
   const { tx, top = 10 } = options
   const reading = { ...readingOf(of, tx), top }
-  const { limiter, limiterOf = options.limiterOf }: Partial<LimiterRows> = of
+  const { limiter = ownLimiterOf(of), limiterOf = options.limiterOf }: Partial<LimiterRows> = of
   if (limiterOf === undefined) {
     checkOption(limiter !== undefined, 'usage needs either limiter or limiterOf.')
     checkLimiter(limiter)
@@ -120,6 +122,16 @@ export async function usage(
   }
   checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
   return usageByPlan(reading, limiterOf)
+}
+
+/** The limit of calls without one of their own. Undefined for a description of rows. */
+function ownLimiterOf(of: object): Limiter | undefined {
+  const handle = handleIn(of)
+  checkOption(
+    !handle?.funded,
+    'usage reads one row of a key. Dated credits have a row for each grant: see grants.',
+  )
+  return handle?.checker.terms.limiter
 }
 
 /** The keys that have used most under one limit. */

@@ -17,7 +17,7 @@ import { ownError, RatelimitError } from '../kernel/errors.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
-import { checkOption, isBalance } from '../kernel/options/validate.ts'
+import { checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call, Request } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 
@@ -105,7 +105,7 @@ async function scheduleCall(
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of schedule must be 0 or more.')
   const { kind } = call.limiter.algorithm
   checkOption(
-    kind === 'bucket' && !isBalance(call.limiter),
+    kind === 'bucket' && !isPrepaid(call.limiter),
     'schedule needs a limiter that refills: a token bucket or gcra.',
   )
   checkOption(

@@ -135,7 +135,7 @@ export class Semaphore {
    */
   async cleanup(): Promise<number> {
     Semaphore.#check(this, {}, {})
-    return cleanUp(this.#checker, false)
+    return cleanUp(this.#checker)
   }
 
   /**
@@ -171,7 +171,6 @@ export class Semaphore {
     names: OptionNames,
   ): string | Promise<string> {
     Semaphore.#check(semaphore, options, names)
-    const { hash } = semaphore.#checker.terms
-    return hash ? hash(key) : key
+    return semaphore.#checker.stored(key)
   }
 }

@@ -4,6 +4,7 @@ import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../src/calendar/index.ts'
+import { Credits } from '../../src/credits/index.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { closePeriods, Quota, reserveAll, settle, settleExpired, spend } from '../../src/quota/index.ts'
@@ -60,7 +61,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     return [await charge(21), await charge(20), await a.getRemaining('k0'), await b.getRemaining('k1')]
   },
   'grant, spend and reset of a balance': async (placed) => {
-    const credits = new Quota({ ...optionsOf(placed), limiter: Ratelimit.balance(), durable: true })
+    const credits = new Credits({ ...optionsOf(placed), durable: true })
     return [
       await credits.grant('k', 7),
       await credits.limit('k', { rate: 5 }),

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
@@ -56,10 +57,10 @@ test.each(examples)(
 
 test('a column that changes its type beside warm connections fails no call: credits', async () => {
   const { db } = database.connect(4)
-  const credits = new Ratelimit({
+  const credits = new Credits({
     timeout: false,
     db,
-    limiter: Ratelimit.credits(),
+    dated: true,
     prefix: 'credits',
     cleanupProbability: 0,
   })

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
@@ -131,17 +132,11 @@ describe('keys that others hold delay their own callers only', () => {
 
 test('a held row has more than a new one would have', async () => {
   const { db } = database.connect(6)
-  const balance = Ratelimit.balance()
-  const ratelimit = new Ratelimit({
-    timeout: false,
-    db,
-    limiter: balance,
-    prefix: 'filled',
-    cleanupProbability: 0,
-  })
-  await ratelimit.grant('held', 10)
+  const options = { durable: false, timeout: false, cleanupProbability: 0 } as const
+  const credits = new Credits({ db, prefix: 'filled', ...options })
+  await credits.grant('held', 10)
   const holder = await holding('filled', ['held'])
-  const answer = ratelimit.limit('held', { rate: 5 })
+  const answer = credits.limit('held', { rate: 5 })
   await untilWaiting(database, 1)
   await holder.query('rollback')
   expect(await answer).toMatchObject({ success: true, remaining: 5 })

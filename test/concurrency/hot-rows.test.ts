@@ -1,6 +1,7 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
+import { Credits } from '../../src/credits/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
@@ -23,9 +24,8 @@ const LIMITERS: Readonly<Record<string, (limit: number) => Limiter>> = {
   'calendar window': (limit) => calendarWindow(limit, 'month'),
   rollover: (limit) => calendarWindow(limit, 'month', { rollover: { max: 5 } }),
   lockout: (limit) => lockout(limit, '1d', { block: '1h', factor: 2 }),
-  balance: () => Ratelimit.balance(),
 }
-const ALL = Object.keys(LIMITERS)
+const ALL = [...Object.keys(LIMITERS), 'credits']
 
 function range(length: number): readonly number[] {
   return Array.from({ length }, (_, i) => i)
@@ -40,10 +40,16 @@ async function world(algorithm: string, limit: number, options: { readonly thres
       ...{ db, limiter, prefix: `${prefix} ${worlds}`, clock: clock.now, durable: true, timeout: false },
       ...{ cleanupProbability: 0, ...more },
     })
+  const granted = async (amount: number) => {
+    const own = { db, prefix: `all ${worlds}`, clock: clock.now, timeout: false, ...options } as const
+    const credits = new Credits({ ...own, cleanupProbability: 0 })
+    await credits.grant('all', amount)
+    return credits
+  }
   worlds++
-  const everybody = of('all', LIMITERS[algorithm]?.(limit) as Limiter, options)
+  const limiter = LIMITERS[algorithm]?.(limit)
+  const everybody = limiter ? of('all', limiter, options) : await granted(limit)
   const users = of('user', Ratelimit.fixedWindow(9, '1d'))
-  if (algorithm === 'balance') await everybody.grant('all', limit)
   await everybody.limit('all')
   for (const i of range(40)) await users.limit(String(i))
   statements.length = 0

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, type Once, Ratelimit } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
@@ -100,10 +101,9 @@ test('a new id of a known key is one statement, and so is a repeated one', async
     limiter: Ratelimit.fixedWindow(100, '1d'),
     prefix: 'one window',
   })
-  const balance = new Ratelimit({
+  const balance = new Credits({
     timeout: false,
     ...common,
-    limiter: Ratelimit.balance(),
     prefix: 'one balance',
   })
   await window.limit('key')

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, reserveAll, settle, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -31,10 +32,10 @@ function leaving() {
 let prefixes = 0
 function limitsOf(db: Database) {
   const common = { db, durable: true, timeout: false, cleanupProbability: 0 } as const
-  const [plain, credits] = [Ratelimit.fixedWindow(100, '1d'), Ratelimit.credits()]
+  const limiter = Ratelimit.fixedWindow(100, '1d')
   return [
-    new Quota({ ...common, prefix: `plain ${++prefixes}`, limiter: plain }),
-    new Quota({ ...common, prefix: `credits ${prefixes}`, limiter: credits }),
+    new Quota({ ...common, prefix: `plain ${++prefixes}`, limiter }),
+    new Credits({ ...common, prefix: `credits ${prefixes}`, dated: true }),
   ] as const
 }
 

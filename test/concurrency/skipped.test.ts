@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, reserveAll, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
@@ -135,9 +136,9 @@ test('many calls that share a statement come again while others hold some of the
 
 test('credits: a call with once that takes the rest comes again while others hold its row', async () => {
   const [one, two] = dbs.map(
-    (db) => new Quota({ timeout: false, db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
-  ) as [Quota<'credits'>, Quota<'credits'>]
-  const list = (credits: Quota<'credits'>, db: Db | undefined) =>
+    (db) => new Credits({ timeout: false, db, dated: true, prefix: 'credits', durable: true }),
+  ) as [Credits<true>, Credits<true>]
+  const list = (credits: Credits<true>, db: Db | undefined) =>
     limitAll(
       [
         { ratelimit: credits, key: 'key', rate: 5 },

@@ -1,6 +1,7 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -67,8 +68,8 @@ const calls: Readonly<Record<string, Ready>> = {
   },
   spend: onRow((ratelimit) => spend([{ ratelimit, key: SECRET }], { rate: 2 })),
   credits: async (db, prefix) => {
-    const credits = new Quota({
-      ...{ db, prefix, limiter: Ratelimit.credits(), cleanupProbability: 0, timeout: TIMEOUT_MS },
+    const credits = new Credits({
+      ...{ db, prefix, dated: true, cleanupProbability: 0, timeout: TIMEOUT_MS },
     })
     await credits.grant(SECRET, 10, { id: 'first' })
     await credits.limit(SECRET)

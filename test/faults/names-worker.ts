@@ -1,8 +1,8 @@
 import { writeSync } from 'node:fs'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { Ratelimit } from '../../src/index.ts'
-import { Quota, settleExpired } from '../../src/quota/index.ts'
+import { Credits } from '../../src/credits/index.ts'
+import { settleExpired } from '../../src/quota/index.ts'
 
 // A process that reserves with a name, or settles, and prints what it has done. It may be killed after that.
 
@@ -18,8 +18,8 @@ export interface Job {
 const job: Job = JSON.parse(process.argv[2] ?? '')
 const pool = new pg.Pool({ connectionString: job.url })
 const db = drizzle({ client: pool })
-const ratelimit = new Quota({
-  ...{ db, prefix: job.prefix, durable: true, limiter: Ratelimit.balance() },
+const ratelimit = new Credits({
+  ...{ db, prefix: job.prefix, durable: true },
   clock: () => new Date(Date.UTC(2030, 0, 1) + job.aheadMs),
 })
 

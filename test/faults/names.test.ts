@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { Credits } from '../../src/credits/index.ts'
 import { openReservations } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { newPrefix, urlOf } from './kit.ts'
@@ -57,8 +57,7 @@ test.each([
   const prefix = newPrefix(`killed, ${what}`)
   const pool = new pg.Pool({ connectionString: url })
   const db = drizzle({ client: pool })
-  const limiter = Ratelimit.balance()
-  const ratelimit = new Ratelimit({ db, prefix, durable: true, limiter })
+  const ratelimit = new Credits({ db, prefix })
   await ratelimit.grant('org', 100)
   const work = { url, prefix, aheadMs }
   try {

@@ -4,6 +4,7 @@ import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { checkTables, limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
 import { closePeriods, Quota, reserveAll, type SpendRequest, spend } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
@@ -47,8 +48,8 @@ function make({ db }: Pool, durable: boolean): Quota {
 }
 
 /** Prepaid credits of the role's. */
-function creditsOf({ db }: Pool): Ratelimit {
-  return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', cleanupProbability: 0 })
+function creditsOf({ db }: Pool): Credits {
+  return new Credits({ db, prefix: 'credits', cleanupProbability: 0 })
 }
 
 /** A key that has a row, and one that has none. */

@@ -7,6 +7,7 @@ import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
@@ -173,8 +174,8 @@ const ways: Record<string, Open> = {
     return { call: () => schedule(on(db), SECRET, { within: '1h' }), left }
   },
   credits: async (db, timeout) => {
-    const [prefix, limiter] = [newPrefix('unsent'), Ratelimit.credits()]
-    const on = (own: Database) => new Quota({ db: own, prefix, limiter, durable: true, timeout })
+    const prefix = newPrefix('unsent')
+    const on = (own: Database) => new Credits({ db: own, prefix, dated: true, timeout })
     await on(db).grant(SECRET, 10, { id: 'grant', expires: new Date(Date.now() + 3_600_000) })
     const left = async () => (await on(database.db).getRemaining(SECRET)).remaining
     return { call: () => on(db).limit(SECRET, { rate: 4 }), left }

@@ -67,15 +67,6 @@ interface UncountedRow {
   readonly limiter: Limiter
 }
 
-/**
- * What it has depends on grants, and no time gives anything back. test/behaviour/quotas/balance.test.ts tests
- * it.
- */
-interface PrepaidRow {
-  readonly counts: 'credits'
-  readonly keeps: 'what was granted'
-}
-
 export interface VectorLimiter {
   readonly type: string
   readonly tokens?: number
@@ -414,7 +405,7 @@ const A_WINDOW = {
   lengths: 'any',
 } as const
 
-const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow | PrepaidRow>> = {
+const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = {
   tokenBucket: {
     counts: true,
     keeps: 'what is left',
@@ -499,7 +490,6 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow | Pr
       throw new Error('the shared vectors have no gcra')
     },
   },
-  balance: { counts: 'credits', keeps: 'what was granted' },
   unlimited: { counts: false, keeps: 'nothing', limiter: Ratelimit.unlimited() },
 }
 

@@ -3,6 +3,7 @@ export const WINGS = [
   'calendar',
   'citus',
   'cli',
+  'credits',
   'dashboard',
   'denials',
   'http',

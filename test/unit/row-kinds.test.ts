@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { balance } from '../../src/credits/balance.ts'
 import type { RowKind } from '../../src/kernel/limits/algorithm.ts'
 import { ROWS } from '../../src/kernel/limits/rows.ts'
 import { SQL_NAMES, STATE_COLUMNS } from '../../src/kernel/sql/columns.ts'
@@ -9,7 +9,7 @@ import { allExamples } from '../support/limits.ts'
 // A row's filled columns say whose it is.
 
 const kinds = Object.entries<RowKind>(ROWS)
-const algorithms = [...allExamples.map(({ of }) => of(20, '1s').limiter), Ratelimit.balance()].map(
+const algorithms = [...allExamples.map(({ of }) => of(20, '1s').limiter), balance()].map(
   ({ algorithm }) => algorithm,
 )
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
+import { balance } from '../../src/credits/balance.ts'
 import { takeGrantsStatement } from '../../src/credits/sql/take-grants.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { Statement } from '../../src/kernel/database/statement.ts'
@@ -88,7 +89,7 @@ function lists(): [string, Statement][] {
   const source = { rows, groups: [], commit: 'as the session', guarded: false } as const
   const sharing = rows.map((each) => ({ ...each, asks: undefined }))
   const spent = { ...source, rows: sharing, groups: [[0, 1]] }
-  const debt = { ...row, asks: undefined, table, rules: Ratelimit.balance() }
+  const debt = { ...row, asks: undefined, table, rules: balance() }
   const owed = {
     ...source,
     rows: [
@@ -124,7 +125,7 @@ const ofTable: [string, Statement][] = [
     'take-grants-waiting',
     takeGrantsStatement({ ...plain, guarded: true, waits: true, isMany: false, givesBack: true }),
   ],
-  ['balance', takeOneStatement({ ...plain, ...take, rules: Ratelimit.balance() })],
+  ['balance', takeOneStatement({ ...plain, ...take, rules: balance() })],
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session', true)],
   ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed', true)],

@@ -3,11 +3,6 @@ import { ENTRIES } from '../support/entries.ts'
 import { sourceImports } from '../support/source-imports.ts'
 import { SHOWN_BY, wingOf } from '../support/wings.ts'
 
-/** Folders that are meant to be wings, and what in the rest still needs them. */
-const NOT_YET: Readonly<Record<string, string>> = {
-  credits: 'Ratelimit.credits(), grant, grants and void are members of Ratelimit',
-}
-
 test('only a wing that shows another imports it, and the rest of the package imports none', async () => {
   const found: string[] = []
   for (const [file, targets] of await sourceImports()) {
@@ -37,12 +32,4 @@ test('the kernel imports the kernel and the schema', async () => {
 test('every entry of the package is the core, the schema, or a wing', () => {
   const core = ['src/index.ts', 'schema/index.ts']
   expect([...ENTRIES.values()].filter((file) => !core.includes(file) && !wingOf(file))).toEqual([])
-})
-
-test.each(Object.keys(NOT_YET))('%s is imported by the rest; if not, it belongs to WINGS', async (folder) => {
-  const isIn = (file: string) => file.startsWith(`src/${folder}/`)
-  const importers = [...(await sourceImports())].filter(
-    ([file, targets]) => !isIn(file) && wingOf(file) === undefined && targets.some(isIn),
-  )
-  expect(importers).not.toEqual([])
 })

@@ -1,20 +1,13 @@
-import type { Requested } from '../options/calls.ts'
-import { callOf, type OptionsOfCall } from '../options/validate.ts'
+import type { OptionsOfCall } from '../options/validate.ts'
 import type { LimiterCall } from './checker.ts'
-import { handleOf } from './handles.ts'
+import { calledBy, handleOf } from './handles.ts'
 
 /**
  * The call of a function on one key of a limiter.
  *
- * @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE`
  */
-export async function callOn(
-  ratelimit: Requested['ratelimit'],
-  key: string,
-  options: OptionsOfCall,
-): Promise<LimiterCall> {
-  const { checker } = handleOf(ratelimit, 'ratelimit must be a Ratelimit of this version of the package.')
-  const { hash } = checker.terms
-  const stored = hash ? await hash(key) : key
-  return { checker, call: callOf(ratelimit.prefix, ratelimit.limiter, stored, options) }
+export async function callOn(ratelimit: object, key: string, options: OptionsOfCall): Promise<LimiterCall> {
+  const handle = handleOf(ratelimit, 'ratelimit must be a limiter of this version of the package.')
+  return calledBy(handle, key, options)
 }

@@ -5,7 +5,6 @@ import { leastPassedMs, type Moment, momentBy, passedMs } from '../base/moment.t
 import type { StoredLimiter } from '../limits/algorithm.ts'
 import { sameLimiter } from '../limits/limiter.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
-import { isBalance } from '../options/validate.ts'
 import { type Decision, isNeverDenied, neededBy, type Request } from '../store/call.ts'
 import type { Asking } from '../store/store.ts'
 import { type Denials, register, type SentAt } from './denials.ts'
@@ -63,8 +62,6 @@ export class DenyCache implements Denials {
     // A look changes nothing.
     if (purpose === 'look') return
     this.#denials.delete(key)
-    // Only a grant ends such a denial, and another process may make it at any time.
-    if (isBalance(limiter)) return
     const isDenied = !isNeverDenied(purpose) && rate > 0 && place >= decision.granted
     if (!isDenied || sent.at.steadyMs <= this.#forgotAt) return
     const snapshot = afterCalls({ call, decision }, decision.granted)

@@ -89,6 +89,3 @@ export function isFunded(each: Pick<LimiterCall, 'checker'>): each is FundedCall
 export function isFound(each: LimiterCall): each is FoundCall {
   return 'isFound' in each
 }
-
-/** Why calls that funds pay take no limiter. */
-export const FUNDED_LIMITER = 'Credits take no limiter: each grant has its own terms.'

@@ -1,13 +1,13 @@
 import { HANDLE } from '../base/handle.ts'
-import { checkOption } from '../options/validate.ts'
-import type { Checker } from './checker.ts'
+import { callOf, checkOption, checkTakesLimiter, type OptionsOfCall } from '../options/validate.ts'
+import type { Checker, LimiterCall } from './checker.ts'
 import type { FundedCall } from './funds.ts'
 
-/** The parts of a `Ratelimit` that functions of the package use. */
+/** The parts of a `Ratelimit` or of `Credits` that functions of the package use. */
 export interface Handle {
   readonly checker: Checker
-  /** Makes a call that funds pay. Undefined if each call of the limiter has one row. */
-  readonly funded: ((key: string, asked: FundedOptions) => Promise<FundedCall>) | undefined
+  /** Makes a call that funds pay, on a stored key. Undefined if each call of the limiter has one row. */
+  readonly funded: ((stored: string, asked: FundedOptions) => Promise<FundedCall>) | undefined
 }
 
 /** What a call asks of funds. */
@@ -17,23 +17,49 @@ export interface FundedOptions {
   readonly atLeast?: number | undefined
 }
 
-/** Lets functions reach the parts of a `Ratelimit`. */
-export function expose(ratelimit: object, handle: Handle): void {
-  Object.defineProperty(ratelimit, HANDLE, { value: handle })
+/** Lets functions reach the parts. */
+export function expose(limiter: object, handle: Handle): void {
+  Object.defineProperty(limiter, HANDLE, { value: handle })
 }
 
 /**
- * The parts of a `Ratelimit`.
+ * The parts of a `Ratelimit` or of `Credits`.
  *
  * @throws RatelimitError `INVALID_OPTION` with the message if it is none.
  */
-export function handleOf(ratelimit: unknown, message: string): Handle {
-  const handle = handleIn(ratelimit)
+export function handleOf(limiter: unknown, message: string): Handle {
+  const handle = handleIn(limiter)
   checkOption(handle !== undefined, message)
   return handle
 }
 
-/** The parts of a `Ratelimit`. Undefined if it is none. */
-export function handleIn(ratelimit: unknown): Handle | undefined {
-  return Object(ratelimit)[HANDLE]
+/** The parts of a `Ratelimit` or of `Credits`. Undefined if it is none. */
+export function handleIn(limiter: unknown): Handle | undefined {
+  return Object(limiter)[HANDLE]
+}
+
+/**
+ * The call on a key. A promise only if keys are hashed, or if funds pay: an `await` takes time even without a
+ * promise.
+ *
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
+ */
+export function calledBy(
+  handle: Handle,
+  key: string,
+  options: OptionsOfCall,
+): LimiterCall | Promise<LimiterCall> {
+  return handle.checker.withStored(key, (stored) => calledOn(handle, stored, options))
+}
+
+/** The call on a key as it is stored. */
+export function calledOn(
+  { checker, funded }: Handle,
+  stored: string,
+  options: OptionsOfCall,
+): LimiterCall | Promise<LimiterCall> {
+  const { terms, rows } = checker
+  if (!funded) return { checker, call: callOf(rows.namespace.prefix, terms.limiter, stored, options) }
+  if (options.limiter !== undefined) checkTakesLimiter(terms.limiter)
+  return funded(stored, options)
 }

@@ -1,6 +1,5 @@
 import type { Connection } from '../database/connection.ts'
 import { timed } from '../diagnostics.ts'
-import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../store/call.ts'
 import { fill, removeRow } from '../store/fill.ts'
 import type { At } from './bounds.ts'
@@ -15,10 +14,6 @@ export function reset(checker: Checker, call: Call, tx: At): Promise<void> {
 }
 
 async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
-  checkOption(
-    !isBalance(checker.terms.limiter),
-    'A balance cannot be reset: that would take away paid credits, or give back used ones.',
-  )
   const { prefix, clock } = checker.rows.namespace
   // If the clock fails, it must fail before the row is changed.
   clock?.()

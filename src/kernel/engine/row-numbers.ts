@@ -6,6 +6,8 @@ import type { AnyLayer } from '../options/choices.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../options/validate.ts'
 import type { RowColumns } from '../sql/columns.ts'
 import { type RowNumber, rowNumber } from '../sql/row.ts'
+import type { AnyCredits } from './any-credits.ts'
+import { handleOf } from './handles.ts'
 import { storeIn } from './own-layer.ts'
 
 export type { RowColumns }
@@ -21,7 +23,7 @@ export interface RowOptions {
 const ROW_NAMES: NamesOf<RowOptions> = { clock: true, use: checkUse }
 
 /**
- * The usage of a row under the limit, as an expression for a Drizzle query of your own.
+ * The usage of a row under the limit, or of undated credits, as an expression for a Drizzle query of your own.
  *
  * Join by prefix and key. After a left join, a key without a row counts as new. Build the query again each time
  * you run it, because it contains the calendar's present period. If the database's clock differs from this
@@ -43,7 +45,11 @@ const ROW_NAMES: NamesOf<RowOptions> = { clock: true, use: checkUse }
  * await db.select({ org: orgs.id, used }).from(orgs).leftJoin(rateLimitDurable, isRow).orderBy(desc(used))
  * ```
  */
-export function usedOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+export function usedOf(
+  table: RowColumns,
+  limiter: Limiter | AnyCredits,
+  options: RowOptions = {},
+): SQL<number> {
   return numberOf(table, limiter, options, 'used')
 }
 
@@ -52,7 +58,11 @@ export function usedOf(table: RowColumns, limiter: Limiter, options: RowOptions 
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
  */
-export function remainingOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+export function remainingOf(
+  table: RowColumns,
+  limiter: Limiter | AnyCredits,
+  options: RowOptions = {},
+): SQL<number> {
   return numberOf(table, limiter, options, 'remaining')
 }
 
@@ -62,14 +72,24 @@ export function remainingOf(table: RowColumns, limiter: Limiter, options: RowOpt
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
  */
-export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+export function resetOf(
+  table: RowColumns,
+  limiter: Limiter | AnyCredits,
+  options: RowOptions = {},
+): SQL<number> {
   return numberOf(table, limiter, options, 'reset')
 }
 
-function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
+function numberOf(
+  table: RowColumns,
+  of: Limiter | AnyCredits,
+  options: RowOptions,
+  which: RowNumber,
+): SQL<number> {
   checkOptions(options, ROW_NAMES)
   const { clock, use = [] } = options
   checkClock(clock)
+  const limiter = isCredits(of) ? oneRowOf(of) : of
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
   checkOption(
@@ -83,4 +103,15 @@ function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, whic
     which,
     storeIn(use) !== undefined,
   ).mapWith(Number)
+}
+
+function isCredits(of: Limiter | AnyCredits): of is AnyCredits {
+  return 'dated' in Object(of)
+}
+
+/** The limit of the one row of a key. */
+function oneRowOf(credits: AnyCredits): Limiter {
+  const { checker, funded } = handleOf(credits, 'limiter must be a limit, or Credits of this version.')
+  checkOption(!funded, 'A key of dated credits has a row for each grant: see grants.')
+  return checker.terms.limiter
 }

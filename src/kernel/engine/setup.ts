@@ -2,7 +2,6 @@ import { distinctThresholds } from '../answers/thresholds.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
 import { parseDuration } from '../duration.ts'
-import { unlimited } from '../limits/unlimited.ts'
 import type { AnyLayer } from '../options/choices.ts'
 import type { RatelimitConfig } from '../options/config.ts'
 import type { Settings } from '../options/table.ts'
@@ -27,10 +26,9 @@ export function checkerOf(settings: Settings): Checker {
   const { onError, onOtherPlan, timeout, grace } = settings
   const use: readonly AnyLayer[] = settings.use
   const own = partsIn(settings)
-  // The checker of credits runs their statements, and decides no call under a limiter of its own.
-  const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
+  const { limiter } = settings
   const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
-  const kind = 'rows' in settings.limiter ? settings.limiter.rows : undefined
+  const kind = limiter.stored ? limiter.rows : undefined
   const isWatched = kind !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})

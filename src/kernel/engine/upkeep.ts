@@ -3,7 +3,7 @@ import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import { quietly } from '../base/quietly.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOption, isBalance } from '../options/validate.ts'
+import { checkOption, isPrepaid } from '../options/validate.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../sql/own-prefixes.ts'
 import { MAX_SWEPT } from '../sql/remove.ts'
 import type { Call } from '../store/call.ts'
@@ -13,7 +13,7 @@ import type { Checker } from './checker.ts'
 import { gateOf } from './gate.ts'
 import { runOn } from './run-on.ts'
 
-/** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
+/** Adds the call's rate to undated credits. During an outage it always throws; `onError` does not apply. */
 export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage> {
   const outcome = await checker.decide(grantOf(call), tx)
   return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
@@ -25,7 +25,7 @@ export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  */
 export function grantOf(call: Call): Call {
-  checkOption(isBalance(call.limiter), 'grant needs a limiter made by Ratelimit.balance.')
+  checkOption(isPrepaid(call.limiter), 'Only credits can be granted.')
   if (call.rate <= 0)
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
   return { ...call, purpose: 'grant' }
@@ -35,9 +35,9 @@ export function grantOf(call: Call): Call {
  * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
  * Rows that others have locked stay. Each statement has the whole timeout, because there may be many rows.
  *
- * @param hasShares Whether estimates have rows for the shares of those that pay.
+ * @param hasShares Whether estimates have rows for the shares of those that pay. Default: `false`.
  */
-export async function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
+export async function cleanUp(checker: Checker, hasShares = false): Promise<number> {
   const { rows, terms } = checker
   const { namespace } = rows
   const sweepers = [

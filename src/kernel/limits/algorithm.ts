@@ -294,7 +294,6 @@ export interface Described {
 
 /** An algorithm with its parameters: a limit that is counted in a row. */
 export interface StoredLimiter extends Rules, Described {
-  readonly kind: 'rate'
   readonly stored: true
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
@@ -311,7 +310,6 @@ export interface StoredLimiter extends Rules, Described {
 
 /** No limit: it has no rows and runs no statement. */
 export interface Unlimited extends Described {
-  readonly kind: 'rate'
   readonly stored: false
   readonly algorithm: Answering<StateColumn, string>
   readonly params: Params

@@ -35,7 +35,6 @@ export function limiterOf<Column extends StateColumn, Param extends string>(
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
   const period = algorithm.sql.isOfPeriod ? `${own.periodMs} ${name}` : ''
   return {
-    kind: 'rate',
     stored: true,
     algorithm,
     params,

@@ -5,7 +5,6 @@ const INFINITY = Number.POSITIVE_INFINITY
 const NOTHING = { count: 0, prevCount: 0, windowStart: 0, tokens: 0, lastRefill: 0 }
 
 const UNLIMITED: Unlimited = {
-  kind: 'rate',
   stored: false,
   limit: INFINITY,
   windowMs: undefined,

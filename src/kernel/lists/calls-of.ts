@@ -1,9 +1,8 @@
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../engine/checker.ts'
-import { FUNDED_LIMITER } from '../engine/funds.ts'
-import { type Handle, handleOf } from '../engine/handles.ts'
+import { calledBy, handleOf } from '../engine/handles.ts'
 import type { Requested } from '../options/calls.ts'
-import { callOf, checkOption } from '../options/validate.ts'
+import { checkOption } from '../options/validate.ts'
 
 /**
  * The calls of the requests, in their order.
@@ -22,25 +21,10 @@ export async function callsOf(
   for (const each of requests) {
     const request: Requested = each
     checkOptions(request, names, 'Each request')
-    const { ratelimit, key } = request
-    const handle = handleOf(ratelimit, 'Each ratelimit must be a Ratelimit of this version of the package.')
-    const { rows, terms } = handle.checker
-    rows.namespace.onUse?.()
-    const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)
-    calls.push(terms.hash ? terms.hash(key).then(callWith) : callWith(key))
+    const { ratelimit, key, rate, limiter, force, atLeast } = request
+    const handle = handleOf(ratelimit, 'Each ratelimit must be a limiter of this version of the package.')
+    handle.checker.rows.namespace.onUse?.()
+    calls.push(calledBy(handle, key, { rate: rateOfEach ?? rate, limiter, force, atLeast }))
   }
   return calls.every((each) => 'call' in each) ? calls : Promise.all(calls)
-}
-
-function callOn(
-  { checker, funded }: Handle,
-  { ratelimit, limiter: plan, force, atLeast }: Requested,
-  key: string,
-  rate: number | undefined,
-): LimiterCall | Promise<LimiterCall> {
-  const { prefix, limiter } = ratelimit
-  const options = { rate, force, atLeast, limiter: plan }
-  if (!funded) return { checker, call: callOf(prefix, limiter, key, options) }
-  checkOption(plan === undefined, FUNDED_LIMITER)
-  return funded(key, options)
 }

@@ -37,7 +37,7 @@ export async function answerOnce(
   return answered as Answered
 }
 
-/** Adds the call's rate to a balance if the id was not used before. During an outage it always throws. */
+/** Adds the call's rate to undated credits if the id was not used before. During an outage it always throws. */
 export async function grantOnce(
   checker: Checker,
   call: Call,

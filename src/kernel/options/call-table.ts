@@ -12,8 +12,7 @@ import type {
   TxOptions,
 } from './calls.ts'
 import { checkTx, ofQuota } from './checks.ts'
-import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './grants.ts'
-import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOptions } from './reserve.ts'
+import type { ReserveAllOptions, ReserveOptions, SpendOptions } from './reserve.ts'
 
 // The options of each call, with their checks. An option that has true here is checked by the call itself: its
 // check depends on the limit or the key, or gives the value in another form.
@@ -21,28 +20,19 @@ import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOpti
 export const tx: NamesOf<TxOptions> = { tx: checkTx }
 export const call: NamesOf<CallOptions> = { ...tx, limiter: true }
 const id: NamesOf<Once> = { id: true, for: true }
-const once: NamesOf<OnceOptions> = { once: (given) => checkOptions(given, id, 'once') }
+export const once: NamesOf<OnceOptions> = { once: (given) => checkOptions(given, id, 'once') }
 export const limitAll: NamesOf<AllOptions> = { ...tx, ...once, wait: true, signal: true }
-export const grant: NamesOf<GrantOptions> = { ...call, ...once }
 const charge = { ...tx, ...once, rate: true, atLeast: true } as const
-export const limit: NamesOf<LimitOptions | RefundOptions> = {
-  ...call,
-  ...charge,
-  force: checkSwitch,
-  start: true,
-}
+export const creditLimit: NamesOf<Omit<LimitOptions, 'limiter'>> = { ...charge, force: checkSwitch }
+export const limit: NamesOf<LimitOptions | RefundOptions> = { ...call, ...creditLimit, start: true }
 export const blockUntilReady: NamesOf<BlockOptions> = {
   ...{ rate: true, atLeast: true, limiter: true, signal: true },
 }
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
 export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, ...once, id: true, expires: true }
-export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }
+export const spend: NamesOf<SpendOptions> = { ...charge, ...reserveAll }
 export const reserve: NamesOf<ReserveOptions> = { ...call, ...spend }
-export const plainCreditReserve: NamesOf<CreditReserveOptions> = { ...charge, id: ofQuota, expires: ofQuota }
-export const plainReserve: NamesOf<ReserveOptions> = { ...call, ...plainCreditReserve }
-
-export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: checkSwitch }
-export const creditGrant: NamesOf<CreditGrantOptions> = { ...tx, id: true, expires: true, priority: true }
+export const plainReserve: NamesOf<ReserveOptions> = { ...call, ...charge, id: ofQuota, expires: ofQuota }
 
 export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate' | 'atLeast'>> = {
   ratelimit: true,

@@ -1,16 +1,12 @@
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 import type { Limiter } from '../limits/algorithm.ts'
-import type { Credits } from '../limits/credits.ts'
 
 /** Options of a look or a check. */
 export interface CallOptions {
   /** Your transaction, to commit or roll back the call with it. Default: the limiter's `db`. */
   readonly tx?: Database | undefined
-  /**
-   * Another limit for this call, such as a customer's plan. A balance accepts no other algorithm. Default: the
-   * limiter's.
-   */
+  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
   readonly limiter?: Limiter | undefined
 }
 
@@ -56,7 +52,7 @@ export interface PatientOptions {
 
 /** One of the requests of a call for several limits. */
 export interface Requested {
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Credits }
+  readonly ratelimit: { readonly prefix: string }
   readonly key: string
   readonly rate?: number | undefined
   readonly limiter?: Limiter | undefined

@@ -1,6 +1,5 @@
 import type { Duration } from '../duration.ts'
 import type { LimitOptions, OnceOptions, TxOptions } from './calls.ts'
-import type { CreditLimitOptions } from './grants.ts'
 
 /** Why `expires` is refused. */
 export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
@@ -64,12 +63,6 @@ interface Shared extends TxOptions {
 
 /** Options of `reserve`. */
 export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
-
-/** Options of an estimate without a name on `Ratelimit.credits`. */
-export type PlainCreditReserveOptions = Omit<CreditLimitOptions, 'force'> & Unnamed
-
-/** Options of an estimate on `Ratelimit.credits`. */
-export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> & EitherName
 
 /** A name is charged once anyway. */
 type EitherName = (OnceOptions & Unnamed) | (Naming & { readonly once?: never })

@@ -1,7 +1,6 @@
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import { ofQuota } from './checks.ts'
 import type { QuotaConfig, RatelimitConfig } from './config.ts'
-import type { CreditQuotaConfig, CreditsConfig, Kind } from './kinds.ts'
 import { type ConfigName, OF_QUOTA, OPTIONS, type Settings } from './table.ts'
 import { checkOption } from './validate.ts'
 
@@ -11,9 +10,9 @@ import { checkOption } from './validate.ts'
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION`
  */
 export function settingsOf(given: Given, offered: Offered): Settings {
-  checkOptions(given, configNames(Object(given?.limiter).kind, offered.periods))
+  checkOptions(given, configNames(offered.periods))
   const { durable = offered.durable } = given
-  // Credits lack options, which are undefined then.
+  // What a `Ratelimit` cannot have is refused.
   const config = { ...given, durable } as QuotaConfig
   const values = namesOfAll().map((name) => [name, settingOf(name, config)])
   // The table has every name.
@@ -22,7 +21,7 @@ export function settingsOf(given: Given, offered: Offered): Settings {
   return settings
 }
 
-type Given = RatelimitConfig | QuotaConfig | CreditsConfig | CreditQuotaConfig
+type Given = RatelimitConfig | QuotaConfig
 
 /** What a class of limiters offers. */
 export interface Offered {
@@ -32,10 +31,10 @@ export interface Offered {
   readonly periods: boolean
 }
 
-/** The names of the options that a limiter of this kind has, and of those that it has only as a `Quota`. */
-export function configNames(kind: Kind, hasPeriods = false): OptionNames {
-  const own = namesOfAll().filter((name) => kind !== 'credits' || OPTIONS[name].credits)
-  return Object.fromEntries(own.map((name) => [name, hasPeriods || !OF_QUOTA.includes(name) || ofQuota]))
+/** The names of the options, also of those that only a `Quota` has. */
+export function configNames(hasPeriods = false): OptionNames {
+  const checks = namesOfAll().map((name) => [name, hasPeriods || !OF_QUOTA.includes(name) || ofQuota])
+  return Object.fromEntries(checks)
 }
 
 function namesOfAll(): readonly ConfigName[] {

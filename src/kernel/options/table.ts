@@ -1,7 +1,6 @@
 import { checkSwitch, type NameOf } from '../base/check-options.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
 import type { Limiter } from '../limits/algorithm.ts'
-import type { Credits } from '../limits/credits.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import {
   checkDuration,
@@ -15,8 +14,7 @@ import {
   wordOf,
 } from './checks.ts'
 import type { QuotaConfig } from './config.ts'
-import type { CreditQuotaConfig } from './kinds.ts'
-import { checkClock, checkLimiterGiven, checkPrefix } from './validate.ts'
+import { checkClock, checkLimiter, checkPrefix } from './validate.ts'
 
 /** The name of an option of the constructor. */
 export type ConfigName = NameOf<QuotaConfig>
@@ -42,17 +40,15 @@ type Defaulted =
 /** The options of a constructor, checked, with their defaults. */
 export type Settings = {
   readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted ? Given<Name> : QuotaConfig[Name]
-} & { readonly limiter: Limiter | Credits }
+} & { readonly limiter: Limiter }
 
 type Given<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
 
 /** The options that only a `Quota` has. */
 export const OF_QUOTA: readonly ConfigName[] = ['keepEnded', 'grace', 'thresholds']
 
-/** An option of the constructor. Every limit on a rate has it, if only as a `Quota`. */
+/** An option of the constructor of `Quota`. */
 interface Option<Name extends ConfigName> {
-  /** Whether credits have it too. */
-  readonly credits: Name extends NameOf<CreditQuotaConfig> ? true : false
   /** Whether it must be given. */
   readonly isNeeded: undefined extends QuotaConfig[Name] ? false : true
   /** Its value where none is given. */
@@ -61,9 +57,8 @@ interface Option<Name extends ConfigName> {
   check(value: Given<Name>, name: string, given: QuotaConfig): void
 }
 
-const RATES = { credits: false, isNeeded: false, byDefault: undefined } as const
-const EVERY = { ...RATES, credits: true } as const
-const NEEDED = { ...EVERY, isNeeded: true } as const
+const OPTIONAL = { isNeeded: false, byDefault: undefined } as const
+const NEEDED = { ...OPTIONAL, isNeeded: true } as const
 
 const SWITCH = { byDefault: false, check: checkSwitch }
 
@@ -76,36 +71,36 @@ const MAX_KEYS = 10_000_000
 /** Every option of the constructor, with its check and its default. */
 export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   prefix: { ...NEEDED, check: checkPrefix },
-  clock: { ...EVERY, check: checkClock },
-  durable: { ...EVERY, ...SWITCH },
-  tables: { ...EVERY, check: checkTablesGiven, byDefault: SHIPPED },
+  clock: { ...OPTIONAL, check: checkClock },
+  durable: { ...OPTIONAL, ...SWITCH },
+  tables: { ...OPTIONAL, check: checkTablesGiven, byDefault: SHIPPED },
   db: { ...NEEDED, check: checkDatabase },
-  limiter: { ...NEEDED, check: checkLimiterGiven },
-  synchronousCommit: { ...EVERY, ...SWITCH },
-  cleanupProbability: { ...EVERY, check: checkShare },
-  keepEnded: { ...RATES, ...SWITCH },
-  grace: { ...RATES, check: checkDuration },
-  inMemoryBlock: { ...RATES, ...SWITCH },
-  maxBlockedKeys: { ...RATES, check: upTo(MAX_KEYS), byDefault: 10_000 },
-  autoMigrate: { ...EVERY, ...SWITCH },
+  limiter: { ...NEEDED, check: checkLimiter },
+  synchronousCommit: { ...OPTIONAL, ...SWITCH },
+  cleanupProbability: { ...OPTIONAL, check: checkShare },
+  keepEnded: { ...OPTIONAL, ...SWITCH },
+  grace: { ...OPTIONAL, check: checkDuration },
+  inMemoryBlock: { ...OPTIONAL, ...SWITCH },
+  maxBlockedKeys: { ...OPTIONAL, check: upTo(MAX_KEYS), byDefault: 10_000 },
+  autoMigrate: { ...OPTIONAL, ...SWITCH },
   // A call that waits for its own transaction would never end.
-  timeout: { ...EVERY, check: checkTimeout, byDefault: '5s' },
-  onError: { ...EVERY, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
-  onDegraded: { ...EVERY, check: checkFunction },
+  timeout: { ...OPTIONAL, check: checkTimeout, byDefault: '5s' },
+  onError: { ...OPTIONAL, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
+  onDegraded: { ...OPTIONAL, check: checkFunction },
   coalesce: {
-    ...{ ...EVERY, check: checkSwitch },
+    ...{ ...OPTIONAL, check: checkSwitch },
     get byDefault() {
       return !isWorkers()
     },
   },
-  connections: { ...EVERY, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
-  preparedStatements: { ...EVERY, check: checkSwitch },
-  waitUntil: { ...EVERY, check: checkFunction },
-  thresholds: { ...EVERY, check: checkThresholds, byDefault: [] },
-  dryRun: { ...EVERY, ...SWITCH },
-  hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
-  use: { ...EVERY, check: checkUse, byDefault: [] },
-  onOtherPlan: { ...RATES, check: wordOf('restart', 'throw') },
+  connections: { ...OPTIONAL, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
+  preparedStatements: { ...OPTIONAL, check: checkSwitch },
+  waitUntil: { ...OPTIONAL, check: checkFunction },
+  thresholds: { ...OPTIONAL, check: checkThresholds, byDefault: [] },
+  dryRun: { ...OPTIONAL, ...SWITCH },
+  hashKeys: { ...OPTIONAL, check: checkHashKeys, byDefault: false },
+  use: { ...OPTIONAL, check: checkUse, byDefault: [] },
+  onOtherPlan: { ...OPTIONAL, check: wordOf('restart', 'throw') },
 }
 
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */

@@ -4,7 +4,6 @@ import { hmacWith, sha256 } from '../database/digest.ts'
 import { checkTablesGiven } from '../database/given.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Limiter } from '../limits/algorithm.ts'
-import type { Credits } from '../limits/credits.ts'
 import { BLOCKED, DENIED } from '../sql/own-prefixes.ts'
 import type { Call, Purpose } from '../store/call.ts'
 import type { LimitOptions, RefundOptions } from './calls.ts'
@@ -44,12 +43,14 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
  *
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
-export function callOf(prefix: string, own: Limiter | Credits, key: string, options: OptionsOfCall): Call {
+export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
   checkLimiter(own)
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
-  if (limiter !== own) checkLimiter(limiter)
-  checkKind(own, limiter)
+  if (limiter !== own) {
+    checkLimiter(limiter)
+    checkTakesLimiter(own)
+  }
   checkRate(rate, limiter, prefix)
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
   if (start !== undefined) checkStart(start, rate)
@@ -180,8 +181,7 @@ export function checkRate(
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkLimiter(limiter: Limiter | Credits): asserts limiter is Limiter {
-  checkOption(!isCredits(limiter), 'Ratelimit.credits has no such call.')
+export function checkLimiter(limiter: Limiter): void {
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
@@ -189,32 +189,23 @@ export function checkLimiter(limiter: Limiter | Credits): asserts limiter is Lim
 }
 
 /**
- * Checks a limit in place of the limiter's own. Another algorithm would replace the row's state, and the paid
- * credits of a balance would be lost.
+ * Refuses another limit for a call on credits. It would replace the row's state, and the paid credits would be
+ * lost.
  *
- * @throws RatelimitError `INVALID_LIMIT`
+ * @throws RatelimitError `INVALID_OPTION`
  */
-export function checkKind(own: Limiter, limiter: Limiter): void {
-  if (!limiter.stored || isBalance(limiter) === isBalance(own)) return
-  throw new RatelimitError(
-    'INVALID_LIMIT',
-    'A balance accepts no other algorithm, and no other limit accepts a balance.',
-  )
-}
-
-/** @throws RatelimitError `INVALID_OPTION` for what is no limiter of any kind */
-export function checkLimiterGiven(limiter: Limiter | Credits): void {
-  if (!isCredits(limiter)) checkLimiter(limiter)
-}
-
-/** Whether it is credits in grants of their own. */
-export function isCredits(limiter: unknown): limiter is Credits {
-  return Object(limiter).kind === 'credits'
+export function checkTakesLimiter(own: Limiter): void {
+  checkOption(!isPrepaid(own), 'Credits take no limiter: they have no plans.')
 }
 
 /** Whether the limit is prepaid: it has only what was granted, and nothing refills. */
-export function isBalance({ algorithm }: Limiter): boolean {
+export function isPrepaid({ algorithm }: Limiter): boolean {
   return algorithm.numbers.grant !== undefined
+}
+
+/** Whether a key has a row for each of its grants. */
+export function hasGrants(limiter: Limiter): boolean {
+  return limiter.stored && limiter.algorithm.tellsRow !== undefined
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

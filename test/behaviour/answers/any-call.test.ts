@@ -2,6 +2,7 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import {
   checkTables,
   limitAll,
@@ -61,6 +62,8 @@ const CHECK = { ...CALL, rate: anyNumber, atLeast: usually(undefined, 1), force:
 // Another would be a long wait.
 const noTime = usually(0, '0s').map((time) => (typeof time === 'number' ? Math.min(time, 0) : time))
 
+const credits = (): Untyped => new Credits({ db: database.db, prefix: 'any credits' })
+
 const oneKey: readonly Entry[] = [
   ['limit', [anyKey, options(CHECK)], (key, given) => ours().limit(key, given)],
   ['limit, hashed', [anyKey], (key) => ours({ hashKeys: true }).limit(key)],
@@ -79,11 +82,9 @@ const oneKey: readonly Entry[] = [
   ],
   [
     'grant',
-    [anyKey, anyNumber, options({ ...CALL, once: anyOnce })],
-    (key, amount, given) =>
-      ours({ limiter: Ratelimit.balance(), prefix: 'balance' }).grant(key, amount, given),
+    [anyKey, anyNumber, options({ once: anyOnce })],
+    (key, amount, given) => credits().grant(key, amount, given),
   ],
-  ['grant to another limit', [anyKey, anyNumber], (key, amount) => ours().grant(key, amount)],
 ]
 
 const anyId = usually('job', 'other')

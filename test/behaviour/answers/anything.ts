@@ -68,7 +68,6 @@ export const LIMITERS: readonly Limiter[] = [
   lockout(5, '1s', { block: '1s' }),
   calendarWindow(5, 'minute'),
   Ratelimit.unlimited(),
-  Ratelimit.balance(),
 ]
 export const anyLimiter: fc.Arbitrary<unknown> = fc.oneof(
   { arbitrary: usually(...LIMITERS), weight: 20 },

@@ -5,6 +5,7 @@ import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -34,7 +35,7 @@ function blocking(options: object = {}): Ratelimit {
   return new Ratelimit({ ...common, prefix: `blocks ${prefixes++}`, ...options } as RatelimitConfig)
 }
 
-function rowsOf({ prefix }: Ratelimit) {
+function rowsOf({ prefix }: Pick<Ratelimit, 'prefix'>) {
   return database.rows('select * from rate_limit_ephemeral where starts_with(prefix, $1) order by 1, 2', [
     prefix,
   ])
@@ -46,11 +47,19 @@ describe.each([
   ['a fixed window', WINDOW],
   ['a sliding window', Ratelimit.slidingWindow(5, '1d')],
   ['a calendar window', calendarWindow(5, 'month')],
-  ['a balance', Ratelimit.balance()],
+  ['credits', undefined],
 ])('a key of %s', (_, limiter) => {
+  /** Five of it. */
+  async function made(): Promise<Ratelimit | Credits> {
+    if (limiter) return blocking({ limiter })
+    const options = { prefix: `blocks ${prefixes++}`, clock: clock.now, use: [blocks()], durable: false }
+    const credits = new Credits({ db: database.db, cleanupProbability: 0, ...options })
+    await credits.grant('ada', 5)
+    return credits
+  }
+
   test('is denied while it is blocked, to the millisecond, and keeps what it has used', async () => {
-    const ratelimit = blocking({ limiter })
-    if (limiter === Ratelimit.balance()) await ratelimit.grant('ada', 5)
+    const ratelimit = await made()
     await ratelimit.limit('ada', { rate: 2 })
     const used = await ratelimit.getRemaining('ada')
     const until = clock.ms + HOUR
@@ -70,8 +79,7 @@ describe.each([
   })
 
   test('can be unblocked', async () => {
-    const ratelimit = blocking({ limiter })
-    if (limiter === Ratelimit.balance()) await ratelimit.grant('ada', 5)
+    const ratelimit = await made()
     await ratelimit.limit('ada')
     await block(ratelimit, 'ada', '1h')
     await block(ratelimit, 'ada', '2h')

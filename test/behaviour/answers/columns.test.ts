@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { balance } from '../../../src/credits/balance.ts'
 import { SQL_NAMES, STATE_COLUMNS } from '../../../src/kernel/sql/columns.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { oneOfEachKind, quotaOn } from '../../support/ten.ts'
@@ -14,7 +14,7 @@ const filled = Array.from({ length: 2 ** STATE_COLUMNS.length }, (_, bits) =>
   STATE_COLUMNS.filter((_column, place) => bits & (2 ** place)),
 )
 
-test.each([...oneOfEachKind, { name: 'balance', limiter: Ratelimit.balance() }])(
+test.each([...oneOfEachKind, { name: 'balance', limiter: balance() }])(
   'an algorithm reads the rows that have exactly its own columns: $name',
   async ({ limiter }) => {
     if (!limiter.stored) throw new Error('there is no row')

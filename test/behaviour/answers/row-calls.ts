@@ -4,7 +4,10 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { limitAll, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { handleOf } from '../../../src/kernel/engine/handles.ts'
+import { grant } from '../../../src/kernel/engine/upkeep.ts'
 import type { StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'
+import { callOf } from '../../../src/kernel/options/validate.ts'
 import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
 import type { TestClock } from '../../support/clock.ts'
 import type { Db } from '../../support/databases.ts'
@@ -129,8 +132,9 @@ const CALLS: Readonly<Record<string, Call>> = {
     await spent.release()
     return taken(rate, 0)
   },
-  grant: async ({ quota, key }, rate) => {
-    checkNumbers(await quota.grant(key, rate))
+  grant: async ({ quota, key, prefix, limiter }, rate) => {
+    const { checker } = handleOf(quota, 'It has a handle.')
+    checkNumbers(await grant(checker, callOf(prefix, limiter, key, { rate }), undefined))
     return { ...NOTHING, granted: rate }
   },
   usage: async ({ db, clock, prefix, limiter }) => {

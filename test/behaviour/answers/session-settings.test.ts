@@ -4,6 +4,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, openReservations, Quota } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
@@ -151,10 +152,10 @@ test('an estimate with a name, open and settled', async () => {
 test('credits', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
-    const credits = new Quota({
+    const credits = new Credits({
       db,
       prefix,
-      limiter: Ratelimit.credits(),
+      dated: true,
       durable: true,
       clock: clock.now,
     })
@@ -162,7 +163,7 @@ test('credits', async () => {
     const answers = [granted, await credits.limit('key'), await credits.getRemaining('key')]
     await credits.reserve('key', { rate: 2 ** 51 + 7, id: 'job', expires: '10s' })
     await credits.settle({ key: 'key', id: 'job' }, 2 ** 51 + 3)
-    return [...answers, await credits.getRemaining('key'), await credits.grantsOf('key')]
+    return [...answers, await credits.getRemaining('key'), await credits.grants('key')]
   })
   expect(changed).toEqual(plain)
   expect(changed).toMatchObject([

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
@@ -272,26 +273,22 @@ describe('a large count', () => {
   })
 })
 
-test('a balance refuses a limiter of another algorithm, and keeps its credits', async () => {
-  const options = { ...quiet, db: database.db, prefix: 'refusing', durable: true }
-  const credits = new Ratelimit({ ...options, limiter: Ratelimit.balance() })
+test('credits refuse a limiter, and keep what was granted', async () => {
+  const credits = new Credits({ ...quiet, db: database.db, prefix: 'refusing' })
   await credits.grant('key', 10)
   for (const { of } of examples) {
     const { limiter } = of(5, '1h')
-    const one = { ratelimit: credits, key: 'key', limiter }
-    const calls = [credits.limit('key', { limiter }), limitAll([one])]
-    for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
-    await expect(credits.resetUsedTokens('key', { limiter })).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
+    const plan: object = { limiter }
+    const calls = [credits.limit('key', plan), limitAll([{ ratelimit: credits, key: 'key', ...plan }])]
+    for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   }
-  expect(await credits.limit('key', { limiter: Ratelimit.unlimited() })).toMatchObject({ success: true })
   expect(await credits.getRemaining('key')).toMatchObject({ limit: 10, remaining: 10 })
 })
 
-test('atLeast takes what is left, and a balance holds what was granted', async () => {
-  const credits = new Ratelimit({
+test('atLeast takes what is left, and credits hold what was granted', async () => {
+  const credits = new Credits({
     ...quiet,
     db: database.db,
-    limiter: Ratelimit.balance(),
     prefix: 'balance',
   })
   expect(await credits.limit('key')).toMatchObject({ success: false, retryAfter: Infinity })

@@ -1,6 +1,7 @@
 import diagnostics from 'node:diagnostics_channel'
 import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import {
   type DecisionMessage,
   type ErrorMessage,
@@ -85,8 +86,8 @@ test('spend publishes what each limit gave, or that all deny', async () => {
     messagesOn<ErrorMessage>('error', 'prepaid'),
   ]
   const month = limitNamed('month')
-  const config = { db: database.db, limiter: Ratelimit.balance(), prefix: 'prepaid', cleanupProbability: 0 }
-  const credits = new Ratelimit(config)
+  const config = { db: database.db, prefix: 'prepaid', cleanupProbability: 0 }
+  const credits = new Credits(config)
   await credits.grant('a', 10)
   const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'a' }))
   await spend(requests, { rate: 5 })

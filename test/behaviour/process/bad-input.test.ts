@@ -188,7 +188,7 @@ test('what is no Ratelimit of this version of the package is refused', async () 
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',
-      message: 'Each ratelimit must be a Ratelimit of this version of the package.',
+      message: 'Each ratelimit must be a limiter of this version of the package.',
     })
   }
 })

@@ -1,5 +1,6 @@
 import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -10,7 +11,6 @@ import { watch } from '../../support/watch.ts'
 // `timeout` bounds a call, however many statements it takes.
 
 const database = useDatabase()
-const CREDITS = Ratelimit.credits()
 const WINDOW = Ratelimit.fixedWindow(10, '1h')
 const NAME = { id: 'job', expires: '1d' } as const
 let prefix = 0
@@ -33,7 +33,7 @@ interface Setup<L> {
 /** A call, made ready without delay. */
 type Ready<L> = (limiters: Setup<L>) => Promise<() => Promise<unknown>>
 
-function onCredits(begin: (credits: Quota<'credits'>) => Promise<unknown>): Ready<Quota<'credits'>> {
+function onCredits(begin: (credits: Credits<true>) => Promise<unknown>): Ready<Credits<true>> {
   return async ({ slow, quick }) => {
     await quick.grant('key', 10, { id: 'first' })
     await quick.limit('key', { rate: 4 })
@@ -41,7 +41,7 @@ function onCredits(begin: (credits: Quota<'credits'>) => Promise<unknown>): Read
   }
 }
 
-const creditCalls: Readonly<Record<string, Ready<Quota<'credits'>>>> = {
+const creditCalls: Readonly<Record<string, Ready<Credits<true>>>> = {
   once: onCredits((credits) => credits.limit('key', { once: { id: 'a', for: '1d' } })),
   force: onCredits((credits) => credits.limit('key', { rate: 20, force: true })),
   'a refund': onCredits((credits) => credits.limit('key', { rate: -2 })),
@@ -130,9 +130,7 @@ async function failsAfter<L>(make: (config: Partial<QuotaConfig>) => L, ready: R
 
 test.each(Object.entries(creditCalls))('%s of credits ends by its timeout', async (_, ready) => {
   const make = (config: object) =>
-    new Quota({ durable: false, ...config, limiter: CREDITS } as ConstructorParameters<
-      typeof Quota<'credits'>
-    >[0])
+    new Credits({ durable: false, ...config, dated: true } as CreditsConfig<true>)
   expect(await failsAfter(make, ready)).toBe(1_000)
 })
 

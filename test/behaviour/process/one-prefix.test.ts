@@ -1,6 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { balance } from '../../../src/credits/balance.ts'
 import {
   type Database,
   type Limiter,
@@ -30,7 +31,7 @@ async function use(...limiters: readonly Ratelimit[]): Promise<void> {
   for (const each of limiters) await each.getRemaining('key')
 }
 
-const { fixedWindow, slidingWindow, tokenBucket, gcra, balance, unlimited } = Ratelimit
+const { fixedWindow, slidingWindow, tokenBucket, gcra, unlimited } = Ratelimit
 const minute = fixedWindow(10, '1m')
 
 test.each<[string, Limiter, Limiter]>([

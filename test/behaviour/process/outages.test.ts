@@ -1,6 +1,7 @@
 import { blocks } from 'drizzle-ratelimit/lockout'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -631,9 +632,12 @@ describe('onError', () => {
     expect(onDegraded.mock.calls).toMatchObject([[{ code: 'UNREACHABLE' }]])
   })
 
-  test('a balance has no limit during an outage either', async () => {
-    const { ratelimit } = failing(away, { onError: 'allow', limiter: Ratelimit.balance() })
-    expect(await ratelimit.limit('key')).toMatchObject({ limit: Number.POSITIVE_INFINITY, degraded: true })
+  test('credits have no limit during an outage', async () => {
+    const { db } = watch(database.db, () => {
+      throw away()
+    })
+    const credits = new Credits({ db, prefix: 'credits away', onError: 'allow', cleanupProbability: 0 })
+    expect(await credits.limit('key')).toMatchObject({ limit: Number.POSITIVE_INFINITY, degraded: true })
   })
 
   test.each(['throws', 'rejects'])('the answer stands if onDegraded %s', async (fails) => {

@@ -4,6 +4,7 @@ import { denied as deniedKeys, remainingOf, resetOf, usage, usedOf } from 'drizz
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { rateLimitStorage } from '../../../src/http/better-auth.ts'
 import * as express from '../../../src/http/express.ts'
@@ -49,7 +50,9 @@ const route = () => ({ ratelimit: ours(), key })
 const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
 const slots = (options: object = {}): Untyped =>
   new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'unknown slots', ...options })
-const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'unknown credits' })
+const credits = (options: object = {}): Untyped =>
+  new Credits({ db: database.db, dated: true, prefix: 'unknown credits', ...options } as CreditsConfig)
+const balance = () => credits({ dated: false })
 const reserved = () => ours().reserve('other', { limiter: Ratelimit.unlimited() })
 const reservedAll = () => all.reserveAll([{ ...request(), limiter: Ratelimit.unlimited() }])
 const spent = () => all.spend([{ ...request(), limiter: Ratelimit.unlimited() }], { rate: 1 })
@@ -84,13 +87,17 @@ const ENTRIES: readonly Entry[] = [
   ['holders', (more) => slots().holders('key', more)],
   ['extend', async (more) => (await slots().acquire('key')).extend(more)],
   ['release of a lease', async (more) => (await slots().acquire('key')).release(more)],
-  ['grant', (more) => ours({ limiter: Ratelimit.balance() }).grant('key', 1, more)],
-  ['credits', (more) => all.credits(more)],
+  ['the constructor of Credits', (more) => credits({ dated: false, ...more })],
+  ['the constructor of dated Credits', (more) => credits(more)],
+  ['grant', (more) => balance().grant('key', 1, more)],
+  ['settle of credits by a name', (more) => credits().settle({ key: 'key', id: 'job' }, 1, more)],
+  ['blockUntilReady of credits', (more) => credits().blockUntilReady('key', 0, more)],
+  ['getRemainingAll of credits', (more) => credits().getRemainingAll(['key'], more)],
   ['limit of credits', (more) => credits().limit('key', more)],
   ['reserve of credits', (more) => credits().reserve('key', more)],
   ['reserve of credits with a name', (more) => credits().reserve('key', { id: 'a', expires: '1h', ...more })],
   ['grant of credits', (more) => credits().grant('key', 1, { id: 'a', ...more })],
-  ['grantsOf', (more) => credits().grantsOf('key', more)],
+  ['grants', (more) => credits().grants('key', more)],
   ['voidGrant', (more) => credits().voidGrant('key', 'a', more)],
   ['getRemaining of credits', (more) => credits().getRemaining('key', more)],
   ['commit', async (more) => (await reserved()).commit(1, more)],
@@ -229,13 +236,30 @@ test.each([
   'getRemaining',
   'getRemainingAll',
   'blockUntilReady',
-  'grant',
   'resetUsedTokens',
   'changePlan',
   'cleanup',
 ])('the error of %s says that it was called without its limiter', async (name) => {
   const { [name]: method } = ours()
   const message = expect.stringMatching(/was called without its (Ratelimit|Quota)/)
+  for (const call of [method, (...given: unknown[]) => ({ [name]: method })[name](...given)]) {
+    await expect(call('key', '1s')).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
+  }
+})
+
+test.each([
+  'limit',
+  'reserve',
+  'settle',
+  'getRemaining',
+  'getRemainingAll',
+  'grant',
+  'grants',
+  'voidGrant',
+  'close',
+])('the error of %s says that it was called without its credits', async (name) => {
+  const { [name]: method } = credits()
+  const message = expect.stringContaining('was called without its Credits')
   for (const call of [method, (...given: unknown[]) => ({ [name]: method })[name](...given)]) {
     await expect(call('key', '1s')).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
   }

@@ -4,6 +4,7 @@ import { denied, remainingOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import * as express from '../../../src/http/express.ts'
 import * as hono from '../../../src/http/hono.ts'
@@ -62,7 +63,7 @@ function eachOf(name: string, options: readonly string[], call: (given: Untyped)
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
 const CALL = Object.keys(CALLS.limit)
-const CONFIG = Object.keys(configNames('rate'))
+const CONFIG = Object.keys(configNames())
 /** Those that are made of a number and a duration. */
 const ALGORITHMS = new Set(
   allExamples.filter(({ lengths }) => lengths === 'any').map(({ algorithm }) => algorithm),
@@ -75,11 +76,12 @@ describe('a value that the types forbid is refused', () => {
     new quota.Quota(config({ durable: false, ...options }) as never)
   let keys = 0
   const name = { key: 'key', id: 'job' }
-  const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
+  const credits = (options: object = {}): Untyped =>
+    new Credits({ db: database.db, dated: true, prefix: 'untyped credits', ...options } as CreditsConfig)
+  const granted = () => credits({ dated: false, prefix: 'untyped balance' })
   const locking = () => ours({ limiter: lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
   const slots = (own: object = {}): Untyped =>
     new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'untyped slots', ...own })
-  const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'untyped credits' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
@@ -163,8 +165,12 @@ describe('a value that the types forbid is refused', () => {
     ['grant key', (value) => granted().grant(value, 1)],
     ['grant amount', (value) => granted().grant('key', value)],
     ['grant options', (value) => granted().grant('key', 1, value)],
-    ['credits options', (value) => all.credits(value)],
-    ...eachOf('credits', ['keep'], (options) => all.credits(options)),
+    ['credits config', (value) => new Credits(value as CreditsConfig)],
+    ...eachOf('credits', ['dated', 'keep', 'prefix', 'db', 'durable'], (options) =>
+      credits(options).limit('key'),
+    ),
+    ['credits settle name', (value) => credits().settle(value, 1)],
+    ['credits blockUntilReady time', (value) => credits().blockUntilReady('key', value)],
     ['credits limit key', (value) => credits().limit(value)],
     ['credits limit options', (value) => credits().limit('key', value)],
     ...eachOf('credits limit', CALL, (options) => credits().limit('key', options)),
@@ -175,8 +181,8 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf('credits grant', ['id', 'expires', 'priority', 'tx'], (options) =>
       credits().grant('key', 1, { id: 'a', ...options }),
     ),
-    ['grantsOf key', (value) => credits().grantsOf(value)],
-    ['grantsOf options', (value) => credits().grantsOf('key', value)],
+    ['grants key', (value) => credits().grants(value)],
+    ['grants options', (value) => credits().grants('key', value)],
     ['voidGrant id', (value) => credits().voidGrant('key', value)],
     ['voidGrant options', (value) => credits().voidGrant('key', 'a', value)],
     ['settle name', (value) => ours().settle(value, 1)],

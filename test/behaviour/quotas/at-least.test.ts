@@ -1,4 +1,5 @@
 import { describe, expect, expectTypeOf, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import {
   type Allowed,
   type Denied,
@@ -187,8 +188,8 @@ test('a dry run grants all of the rate and charges nothing that it would deny', 
 test('a list takes what is left of one limit and the rate of the others, or nothing', async () => {
   const { quota: first, clock, config } = quotaOn(database, TEN['calendar month'])
   const { quota: second } = quotaOn(database, TEN['fixed window'], { clock: clock.now })
-  const dated = new Ratelimit({
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `${config.prefix}, dated`, clock: clock.now },
+  const dated = new Credits({
+    ...{ db: database.db, dated: true, prefix: `${config.prefix}, dated`, clock: clock.now },
   })
   await dated.grant('key', 10, { id: 'payment' })
   const part = { key: 'key', rate: 6, atLeast: 2 }

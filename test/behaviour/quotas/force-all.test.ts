@@ -1,24 +1,32 @@
 import { describe, expect, test } from 'vitest'
-import { type LimitRequest, limitAll, Ratelimit } from '../../../src/index.ts'
+import type { Credits } from '../../../src/credits/index.ts'
+import { type CreditRequest, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import type { Quota, QuotaConfig } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-const balance = { name: 'balance', limiter: Ratelimit.balance() }
+const credits = { name: 'credits', limiter: 'credits' } as const
 const window = TEN['fixed window']
 
+/** Ten credits. */
+async function tenCredits() {
+  const { credits, ...under } = creditsOn(database)
+  await credits.grant('key', 10)
+  return { ...under, quota: credits }
+}
+
 /** A quota of ten. */
-async function ten(limiter = window, options: Partial<QuotaConfig> = {}) {
-  const under = quotaOn(database, limiter, options)
-  if (limiter === balance.limiter) await under.quota.grant('key', 10)
+async function ten(limiter: Limiter | 'credits' = window, options: Partial<QuotaConfig> = {}) {
+  const under = limiter === 'credits' ? await tenCredits() : quotaOn(database, limiter, options)
   const used = async () => (await under.quota.getRemaining('key')).used
   /** Rates of one row in their order; those of text are forced. */
   const all = (...rates: (number | `${number}`)[]) =>
     limitAll(
       rates.map(
-        (rate): LimitRequest => ({
+        (rate): CreditRequest => ({
           ...{ ratelimit: under.quota, key: 'key' },
           ...(typeof rate === 'string' ? { rate: Number(rate), force: true } : { rate }),
         }),
@@ -27,7 +35,7 @@ async function ten(limiter = window, options: Partial<QuotaConfig> = {}) {
   return { ...under, used, all }
 }
 
-describe.each([...kinds, balance])('$name', ({ limiter }) => {
+describe.each([...kinds, credits])('$name', ({ limiter }) => {
   test('a forced call is charged together with the others, into debt', async () => {
     const [one, other] = [await ten(limiter), await ten()]
     await one.quota.limit('key', { rate: 8 })
@@ -45,7 +53,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
   })
 
   test('a forced call is answered as by limit, on new keys too', async () => {
-    const [alone, together] = [quotaOn(database, limiter), quotaOn(database, limiter)]
+    const [alone, together] = [await ten(limiter), await ten(limiter)]
     for (const rate of [4, 9, 1]) {
       const answer = await alone.quota.limit('key', { rate, force: true })
       const { results } = await limitAll([{ ratelimit: together.quota, key: 'key', rate, force: true }])
@@ -154,7 +162,10 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
 })
 
 /** Makes the calls one after the other, refunds first; says whether all were allowed. */
-async function afterOneAnother(quota: Quota, rates: readonly (number | `${number}`)[]) {
+async function afterOneAnother(
+  quota: Pick<Quota, 'limit'> | Credits,
+  rates: readonly (number | `${number}`)[],
+) {
   let isAllowed = true
   for (const rate of rates.toSorted((one, other) => Number(Number(other) < 0) - Number(Number(one) < 0))) {
     const { success } = await quota.limit('key', { rate: Number(rate), force: typeof rate === 'string' })

@@ -3,9 +3,11 @@ import { usage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
-import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { HOUR_MS, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -203,24 +205,26 @@ test('a rollback makes the id free again', async () => {
 })
 
 test('a grant adds once', async () => {
-  const { quota } = quotaOn(database, Ratelimit.balance())
-  const grant = (amount: number) => quota.grant('key', amount, { once: once('payment') })
+  const { credits } = creditsOn(database)
+  const grant = (amount: number) => credits.grant('key', amount, { once: once('payment') })
   expect(await grant(100)).toEqual({ limit: 100, remaining: 100, reset: expect.any(Number), used: 0 })
   expect(await grant(100)).toMatchObject({ repeated: true, remaining: 100, used: 0 })
-  await quota.limit('key', { rate: 30 })
-  expect(await quota.grant('key', 5, { once: once('other') })).toMatchObject({ limit: 105, remaining: 75 })
-  expect(await quota.getRemaining('key')).toMatchObject({ limit: 105, used: 30 })
+  await credits.limit('key', { rate: 30 })
+  expect(await credits.grant('key', 5, { once: once('other') })).toMatchObject({ limit: 105, remaining: 75 })
+  expect(await credits.getRemaining('key')).toMatchObject({ limit: 105, used: 30 })
 })
 
 test('a grant that is too large is refused, and does not use up the id', async () => {
-  const { quota } = quotaOn(database, Ratelimit.balance())
-  await quota.grant('key', 10)
-  const most = quota.grant('key', Number.MAX_SAFE_INTEGER, { once: once('payment') })
+  const { credits } = creditsOn(database)
+  await credits.grant('key', 10)
+  const most = credits.grant('key', Number.MAX_SAFE_INTEGER, { once: once('payment') })
   await expect(most).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
-  expect(await quota.grant('key', 1, { once: once('payment') })).toEqual(
+  expect(await credits.grant('key', 1, { once: once('payment') })).toEqual(
     expect.objectContaining({ limit: 11, remaining: 11 }),
   )
-  await expect(quota.grant('key', 0, { once: once('none') })).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  await expect(credits.grant('key', 0, { once: once('none') })).rejects.toMatchObject({
+    code: 'INVALID_RATE',
+  })
 })
 
 test('limitAll charges all of the limits once', async () => {
@@ -244,20 +248,16 @@ test('limitAll charges all of the limits once', async () => {
 
 test('reserveAll charges estimates once, and the first call settles them', async () => {
   const { quota: month, clock } = quotaOn(database, TEN_TOKENS)
-  const { quota: credits, prefix } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { credits, prefix } = creditsOn(database, { clock: clock.now })
   const { db } = database
-  const limiter = Ratelimit.credits()
-  const dated = new Ratelimit({ db, limiter, prefix: `${prefix}, dated`, clock: clock.now })
+  const dated = new Credits({ db, dated: true, prefix: `${prefix}, dated`, clock: clock.now })
   await credits.grant('key', 10)
   await dated.grant('key', 10, { id: 'payment' })
   const request = { key: 'key', rate: 6 }
-  const requests = [month, credits, dated].map((ratelimit) => ({
-    ratelimit: ratelimit as Ratelimit,
-    ...request,
-  }))
+  const requests = [month, credits, dated].map((ratelimit) => ({ ratelimit, ...request }))
   const reserve = (id: string) => reserveAll(requests, { once: once(id) })
   const left = async () => {
-    const looks = [month, credits, dated].map((ratelimit) => (ratelimit as Ratelimit).getRemaining('key'))
+    const looks = [month, credits, dated].map((ratelimit) => ratelimit.getRemaining('key'))
     return (await Promise.all(looks)).map(({ remaining }) => remaining)
   }
   expect(await reserve('one')).not.toHaveProperty('repeated')
@@ -272,7 +272,7 @@ test('reserveAll charges estimates once, and the first call settles them', async
 
 test('spend takes the cost once', async () => {
   const { quota: month, clock } = quotaOn(database, calendarWindow(10, 'month'))
-  const { quota: credits } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { credits } = creditsOn(database, { clock: clock.now })
   await credits.grant('key', 10)
   const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const spendFor = (rate: number, id: string) => spend(requests, { rate, once: once(id) })
@@ -319,8 +319,8 @@ test.each([
   [null, 'INVALID_OPTION'],
   ['event', 'INVALID_OPTION'],
 ])('once: %j is refused before any SQL with %s', async (given, code) => {
-  const { quota, config } = quotaOn(database, TEN_TOKENS)
-  const balance = new Quota({ ...config, limiter: Ratelimit.balance(), prefix: 'once, refused' })
+  const { quota } = quotaOn(database, TEN_TOKENS)
+  const { credits: balance } = creditsOn(database)
   const options = { once: given as Once }
   const requests = [{ ratelimit: quota, key: 'key' }]
   const refused = { code }

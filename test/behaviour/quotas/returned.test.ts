@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN } from '../../support/ten.ts'
 
@@ -82,7 +83,7 @@ describe('after the window that paid', () => {
 
   test('reservations that are settled together give nothing back, and the first answer of a row says so', async () => {
     const { quota, clock } = quotaOn(database, TEN['calendar month'])
-    const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
+    const balance = creditsOn(database, { clock: clock.now }).credits
     await balance.grant('key', 10)
     const requests = [quota, balance, balance].map((ratelimit) => ({ ratelimit, key: 'key', rate: 3 }))
     const reserved = await reserveAll(requests)
@@ -93,7 +94,7 @@ describe('after the window that paid', () => {
 
   test('spend gives the credits back, and nothing to the month', async () => {
     const { quota, clock } = quotaOn(database, calendarWindow(10, 'month'))
-    const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
+    const balance = creditsOn(database, { clock: clock.now }).credits
     await balance.grant('key', 100)
     const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
     const [inTime, late] = [await spend(requests, { rate: 8 }), await spend(requests, { rate: 8 })]

@@ -2,6 +2,7 @@ import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { block, blocks, lockout } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import {
   openReservations,
@@ -295,9 +296,8 @@ describe('several limits', () => {
 describe('credits', () => {
   function creditsOn() {
     const { clock, prefix } = quotaOn(database, TEN['calendar month'])
-    const limiter = Ratelimit.credits()
-    const config = { db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }
-    return { credits: new Quota(config), rows: () => rowsOf({ prefix }), clock }
+    const config = { db: database.db, prefix, clock: clock.now, cleanupProbability: 0 }
+    return { credits: new Credits({ ...config, dated: true }), rows: () => rowsOf({ prefix }), clock }
   }
 
   test.each([

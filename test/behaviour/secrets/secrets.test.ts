@@ -1,5 +1,6 @@
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { checkTables, type Database, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -22,8 +23,8 @@ function expectNoSecret(error: unknown): void {
 
 const hidden = { prefix: SECRET, cleanupProbability: 0 }
 
-function balanceOn(db: Database): Ratelimit {
-  return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: SECRET, cleanupProbability: 0 })
+function balanceOn(db: Database): Credits {
+  return new Credits({ db, prefix: SECRET, cleanupProbability: 0 })
 }
 
 /** Every call that asks the database. */

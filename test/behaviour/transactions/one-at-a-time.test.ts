@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, reserveAll, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -30,7 +31,7 @@ function counting(db: Database, most: { count: number }): Database {
 test('lists, settlements and settleExpired send one statement at a time in a transaction', async () => {
   const clock = new TestClock()
   const common = { db: database.db, clock: clock.now, cleanupProbability: 0 }
-  const creditsOf = (prefix: string) => new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
+  const creditsOf = (prefix: string) => new Credits({ ...common, dated: true, prefix })
   const [gifts, payments] = [creditsOf('gifts'), creditsOf('payments')]
   const month = new Quota({ ...common, limiter: Ratelimit.fixedWindow(10, '30d'), prefix: 'month' })
   const all = [

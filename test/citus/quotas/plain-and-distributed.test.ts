@@ -1,5 +1,6 @@
 import { citus } from 'drizzle-ratelimit/citus'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Layer, limitAll, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
 import { ownLayer } from '../../../src/kernel/engine/own-layer.ts'
 import { plainTable } from '../../../src/kernel/store/plain-table.ts'
@@ -25,7 +26,7 @@ function limitsOf() {
   const common = { db: database.db, prefix: `mixed ${++limits}`, cleanupProbability: 0 }
   const plain = new Ratelimit({ ...common, limiter, tables: OWN, use: [ONE_SERVER] })
   const spread = new Ratelimit({ ...common, limiter, use: [citus()] })
-  const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), tables: OWN, durable: true })
+  const credits = new Credits({ ...common, dated: true, tables: OWN, use: [ONE_SERVER] })
   return { plain, spread, credits }
 }
 

@@ -8,6 +8,7 @@ import { type DashboardOptions, dashboard } from '../../../src/dashboard/index.t
 import { type Database, Ratelimit } from '../../../src/index.ts'
 import { serve } from '../../http/routes/serve.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -141,8 +142,8 @@ describe('the page', () => {
     expect((await get('?limit=api&done=reset')).text).toContain('The key has its whole limit again.')
   })
 
-  test('grants credits to a balance, and resets none', async () => {
-    const { ratelimit } = limiterOf({ limiter: Ratelimit.balance(), prefix: 'page credits' })
+  test('grants credits, and resets none', async () => {
+    const { credits: ratelimit } = creditsOn(database)
     const { get, post } = browse({ credits: ratelimit })
     await get('?limit=credits')
     expect(await post('?limit=credits', { stored: 'org:1', do: 'grant', amount: '250' })).toMatchObject({

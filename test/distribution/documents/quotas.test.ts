@@ -12,6 +12,7 @@ import {
   type Usage,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import {
   type ClosePeriodsOptions,
   openReservations,
@@ -648,8 +649,7 @@ describe('the cookbook', () => {
       giveBackExpired(): Promise<unknown[]>
       openJobs(org: string): Promise<unknown[]>
     }>('Reservations with a name')
-    const limiter = Ratelimit.balance()
-    const credits = new Quota({ db: app.db, limiter, prefix: 'job-credits', durable: true })
+    const credits = new Credits({ db: app.db, prefix: 'job-credits' })
     await credits.grant('jobs', 250)
     await Promise.all([accept('jobs', 'one'), accept('jobs', 'one'), accept('jobs', 'two')])
     await expect(accept('jobs', 'three')).rejects.toBeInstanceOf(app.QuotaExceeded)
@@ -670,8 +670,7 @@ describe('the cookbook', () => {
       begin(org: string, job: string): Promise<void>
       end(org: string, job: string, cost: number): Promise<SettledSpending>
     }>('Several limits under one name')
-    const limiter = Ratelimit.balance()
-    const paid = new Quota({ db: app.db, limiter, prefix: 'job-paid', durable: true })
+    const paid = new Credits({ db: app.db, prefix: 'job-paid' })
     await paid.grant('both', 50)
     for (let job = 0; job < 9; job++) await begin('both', `job ${job}`)
     await Promise.all([begin('both', 'last but one'), begin('both', 'last but one'), begin('both', 'job 0')])
@@ -704,7 +703,7 @@ describe('the cookbook', () => {
   test('a top-up that is delivered twice', async () => {
     const { paid, credits } = await block<{
       paid(payment: { id: string; org: string; credits: number }): Promise<Usage>
-      credits: Quota
+      credits: Credits
     }>('A top-up that is delivered twice')
     const payment = { id: 'payment 1', org: 'org', credits: 100 }
     await Promise.all([paid(payment), paid(payment)])
@@ -716,7 +715,7 @@ describe('the cookbook', () => {
   test('first the month, then the credits', async () => {
     const { draw, bought } = await block<{
       draw(org: string, images: number, work: () => Promise<void>): Promise<object>
-      bought: Quota
+      bought: Credits
     }>('First the month, then the credits')
     const done = async () => {}
     await bought.grant('org', 500)
@@ -736,7 +735,7 @@ describe('the cookbook', () => {
     const { ask, month, credits } = await block<{
       ask(org: string, prompt: string): Promise<void>
       month: Quota
-      credits: Quota
+      credits: Credits
     }>('An estimate, first from the month, then from the credits')
     const used = async (org: string) => [
       (await month.getRemaining(org)).used,
@@ -803,7 +802,7 @@ describe('the cookbook', () => {
     const { summarise, monthlyTokens, cents } = await block<{
       summarise(org: string, run: () => Promise<{ tokens: number; cost: number }>): Promise<void>
       monthlyTokens: Quota
-      cents: Quota
+      cents: Credits
     }>('Tokens and cents, settled together')
     const used = () =>
       Promise.all([monthlyTokens, cents].map(async (limit) => (await limit.getRemaining('org')).used))
@@ -903,7 +902,7 @@ describe('the cookbook', () => {
   test('a warning of few credits, with any open estimates', async () => {
     const { ask, prepaid } = await block<{
       ask(org: string, prompt: string): Promise<string>
-      prepaid: Quota
+      prepaid: Credits
     }>('A warning of few credits')
     const thinking = vi.spyOn(app.llm, 'complete')
     const warned = () => app.db.$count(app.warnings)
@@ -1136,7 +1135,7 @@ describe('the recipes for billing', () => {
     const { use, paid, wallet } = await block<{
       use(org: string, rate: number): Promise<void>
       paid(payment: { id: string; org: string; credits: number }): Promise<void>
-      wallet: Quota
+      wallet: Credits
     }>('Credits that top themselves up')
     await wallet.grant('org', 500)
     let [spent, granted] = [0, 500]
@@ -1156,7 +1155,7 @@ describe('the recipes for billing', () => {
   })
 
   test('a ledger', async () => {
-    const { prepaid } = await block<{ prepaid: Quota }>('A ledger')
+    const { prepaid } = await block<{ prepaid: Credits }>('A ledger')
     await prepaid.grant('org', 500, { once: { id: 'payment:7', for: '90d' } })
     await prepaid.limit('org', { rate: 40 })
     await prepaid.limit('org', { rate: 4000 })

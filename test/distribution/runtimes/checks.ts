@@ -10,6 +10,7 @@ import {
   tableSql,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import { rateLimit } from 'drizzle-ratelimit/hono'
 import { closePeriods, Quota, reserveAll, spend } from 'drizzle-ratelimit/quota'
 import { usage } from 'drizzle-ratelimit/reports'
@@ -101,7 +102,7 @@ const CHECKS: Checks = {
     ok(reset > Date.now())
   },
   'prepaid credits': async (name) => {
-    const credits = limiter(name, { limiter: Ratelimit.balance(), durable: true })
+    const credits = new Credits({ db, prefix: `${run} ${name}` })
     await credits.grant('key', 10)
     equal((await credits.limit('key', { rate: 4 })).remaining, 6)
   },

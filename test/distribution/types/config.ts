@@ -11,6 +11,7 @@ import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {
@@ -296,33 +297,44 @@ export async function startTimes(api: Ratelimit): Promise<void> {
   await api.schedule('key')
 }
 
-const credits = new Quota({
+const credits = new Credits({
   db,
-  limiter: Ratelimit.credits({ keep: '35d' }),
+  dated: true,
+  keep: '35d',
   prefix: 'credits',
   durable: true,
   synchronousCommit: true,
   thresholds: [0.8, { left: 100 }],
   hashKeys: true,
 })
-new Ratelimit({
-  ...{ db, limiter: Ratelimit.credits(), prefix: 'credits' },
+new Credits({
+  ...{ db, dated: true, prefix: 'credits' },
   use: [ledger(async (tx, [entry]) => [tx, entry?.grant])],
 })
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true, connections: 2 })
+new Credits({ db, dated: true, prefix: 'credits', dryRun: true, connections: 2 })
+new Credits({ db, prefix: 'credits', use: [citus(), countDenials()], onOtherPlan: 'throw' })
+new Credits({ db, prefix: 'credits', dated: false, durable: false })
+// @ts-expect-error nothing of them ends
+new Credits({ db, prefix: 'credits', keep: '1d' })
+// @ts-expect-error a balance has no limiter
+new Credits({ db, prefix: 'credits', limiter })
+// @ts-expect-error credits have no periods
+new Credits({ db, prefix: 'credits', keepEnded: true })
+// @ts-expect-error a grant ends such a denial at any time
+new Credits({ db, prefix: 'credits', inMemoryBlock: true })
 // @ts-expect-error grants have no periods
-new Quota({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
-new Ratelimit({
+new Credits({ db, dated: true, prefix: 'credits', keepEnded: true })
+new Credits({
   db,
-  limiter: Ratelimit.credits(),
+  dated: true,
   prefix: 'credits',
   use: [countDenials()],
   onError: 'allow',
 })
 // @ts-expect-error nothing would call it
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', onDegraded: () => {} })
+new Credits({ db, dated: true, prefix: 'credits', onDegraded: () => {} })
 // @ts-expect-error synchronousCommit needs the durable table
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', synchronousCommit: true })
+new Credits({ db, dated: true, prefix: 'credits', durable: false, synchronousCommit: true })
 
 export async function prepaid(api: Ratelimit): Promise<void> {
   await credits.grant('org', 500, { id: 'a', expires: '30d', priority: 10 })
@@ -334,10 +346,10 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   // @ts-expect-error a balance has no grants of their own
   await api.grant('org', 500, { id: 'a' })
   // @ts-expect-error
-  await api.grantsOf('org')
+  await api.grants('org')
   // @ts-expect-error
   await api.voidGrant('org', 'a')
-  const [first] = await credits.grantsOf('org')
+  const [first] = await credits.grants('org')
   const left: number | undefined = first?.left
   const voided: number = await credits.voidGrant('org', 'a', { tx: db })
   await credits.limit('org', { rate: 5, atLeast: 1, force: false, once: { id: 'event', for: '1d' } })
@@ -351,8 +363,9 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   if (reserved.success) await reserved.commit(5, { tx: db })
   // @ts-expect-error a reset would take away paid credits, or give back used ones
   await credits.resetUsedTokens('org')
-  // @ts-expect-error nothing refills
-  await credits.blockUntilReady('org', '1s')
+  await credits.blockUntilReady('org', '1s', { rate: 5 })
+  // @ts-expect-error credits have no plans
+  await credits.blockUntilReady('org', '1s', { limiter })
   // @ts-expect-error
   await schedule(credits, 'org', { within: '1s' })
   const { denied } = await limitAll([
@@ -396,6 +409,16 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await settle(several, 'job', {})
   // @ts-expect-error
-  await api.limit('org', { limiter: Ratelimit.credits() })
-  void [left, voided, denied]
+  await api.limit('org', { dated: true })
+  const balance = new Credits({ db, prefix: 'balance' })
+  await balance.grant('org', 500)
+  await balance.grant('org', 500, { once: { id: 'payment', for: '90d' } })
+  // @ts-expect-error a balance has no grants of their own
+  await balance.grant('org', 500, { id: 'a' })
+  // @ts-expect-error
+  await balance.voidGrant('org', 'a')
+  const [whole] = await balance.grants('org')
+  // @ts-expect-error a balance has no end
+  void whole?.expires
+  void [left, voided, denied, whole?.left]
 }

@@ -1,11 +1,12 @@
 import type { Allowed, Limiter, Ratelimit, ReservedPart } from 'drizzle-ratelimit'
 import type { Quota, ReserveOptions } from 'drizzle-ratelimit/quota'
+import type { Credits } from '../../../src/credits/index.ts'
 
 // What does not compile of reservations with a name.
 
 declare const api: Ratelimit
 declare const tokens: Quota
-declare const credits: Quota<'credits'>
+declare const credits: Credits<true>
 declare const PLAN: Limiter
 
 export const named: ReserveOptions = { rate: 4000, id: 'job', expires: '10m', atLeast: 1 }

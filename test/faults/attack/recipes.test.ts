@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import type { Credits } from 'drizzle-ratelimit/credits'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Allowed, type Limiter, type LimitResult, Ratelimit } from '../../../src/index.ts'
@@ -88,7 +89,7 @@ test('estimates and known costs, from the month and the credits', async () => {
   const processes = await twoProcesses<{
     ask(org: string, prompt: string): Promise<void>
     month: Quota
-    credits: Quota
+    credits: Credits
   }>('An estimate, first from the month, then from the credits')
   const [{ month, credits }] = processes
   await credits.grant('org', 3000)
@@ -150,7 +151,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
 
   const topUps = await twoProcesses<{
     paid(payment: { id: string; org: string; credits: number }): Promise<unknown>
-    credits: Quota
+    credits: Credits
   }>('A top-up that is delivered twice')
   const payments = Array.from({ length: 20 }, (_, id) => ({ id: `payment ${id}`, org: 'org', credits: 5 }))
   await deliverAll(topUps, payments, ({ paid }, payment) => paid(payment))

@@ -6,6 +6,8 @@ import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/r
 import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { balance } from '../../../src/credits/balance.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { checkTables, limitAll, Ratelimit, rateLimitDurable, rateLimitTables } from '../../../src/index.ts'
 import type { Limiter } from '../../../src/kernel/limits/algorithm.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../../src/quota/index.ts'
@@ -61,7 +63,7 @@ function openPool(): pg.Pool {
 const limiters: readonly (readonly [name: string, limiter: Limiter])[] = [
   ...allExamples.map(({ name, of }) => [name, of(20, '1h').limiter] as const),
   ['large sliding window', Ratelimit.slidingWindow(2 ** 50, '1d')],
-  ['balance', Ratelimit.balance()],
+  ['balance', balance()],
 ]
 
 const isBalance = (name: string) => name === 'balance'
@@ -84,6 +86,10 @@ async function callEverything(round: string): Promise<void> {
         ...rest,
         ...storage,
       })
+      if (isBalance(name)) {
+        const credits = new Credits({ db: db(), prefix, durable: durable === true })
+        for (const key of ['one', 'two', 'three']) await credits.grant(key, 100)
+      }
       await callMethods(ratelimit, isBalance(name))
     }
     await readRows(prefix, limiter, isBalance(name))
@@ -130,7 +136,7 @@ async function callEverything(round: string): Promise<void> {
 async function callCredits(prefix: string): Promise<void> {
   const own = db()
   const storage = { durable: true, cleanupProbability: 0 } as const
-  const credits = new Ratelimit({ ...{ db: own, limiter: Ratelimit.credits(), prefix }, ...storage })
+  const credits = new Credits({ ...{ db: own, dated: true, prefix }, ...storage })
   const keys = ['one', 'two', 'three']
   for (const key of keys) {
     await credits.grant(key, 10, { id: 'ends', expires: '1h', priority: 1 })
@@ -154,7 +160,7 @@ async function callCredits(prefix: string): Promise<void> {
     { rate: 11 },
   )
   if (spent.success) await spent.release()
-  await credits.grantsOf('one')
+  await credits.grants('one')
   await credits.voidGrant('one', 'stays')
 }
 
@@ -170,7 +176,6 @@ async function listDenied(prefix: string): Promise<void> {
 }
 
 async function callMethods(ratelimit: Quota, balance: boolean): Promise<void> {
-  if (balance) for (const key of ['one', 'two', 'three']) await ratelimit.grant(key, 100)
   const keys = ['one', 'two', 'three', 'four']
   for (let times = 0; times < 2; times++) await Promise.all(keys.map((key) => ratelimit.limit(key)))
   for (let times = 0; times < 2; times++) {

@@ -1,4 +1,5 @@
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { balance } from '../../../src/credits/balance.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 
 /**
@@ -121,7 +122,7 @@ function countedBucket(prefix: string, limiter: (intervalMs: number) => Limiter,
 
 function balanceOf(prefix: string, options: Tested['options']): Tested {
   return {
-    ...{ prefix, kind: 'counted', limiter: Ratelimit.balance(), keys: 5, most: 0 },
+    ...{ prefix, kind: 'counted', limiter: balance(), keys: 5, most: 0 },
     ...{ used: 'count', credited: 'prev_count' },
     ...(options ? { options } : {}),
   }

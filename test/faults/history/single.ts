@@ -1,3 +1,6 @@
+import { handleOf } from '../../../src/kernel/engine/handles.ts'
+import { grant as grantTo } from '../../../src/kernel/engine/upkeep.ts'
+import { callOf } from '../../../src/kernel/options/validate.ts'
 import {
   ALL,
   below,
@@ -64,7 +67,9 @@ const BALANCES = ALL.filter((limit) => tested(limit).credited !== undefined)
 /** Adds credits to a balance. */
 export async function grant(): Promise<void> {
   const call = { ...callAt(BALANCES), rate: 1 + below(100), isCredit: true }
-  const granting = ratelimitOf(call).grant(keyOf(call), call.rate)
+  const { checker } = handleOf(ratelimitOf(call), 'It has a handle.')
+  const { prefix, limiter } = ratelimitOf(call)
+  const granting = grantTo(checker, callOf(prefix, limiter, keyOf(call), { rate: call.rate }), undefined)
   await record(
     call,
     granting.then((usage) => ({ ...usage, success: true })),

@@ -1,7 +1,6 @@
 import { ledger } from 'drizzle-ratelimit/ledger'
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
-import { Quota } from '../../../src/quota/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { deadlocks } from '../../support/statistics.ts'
@@ -21,8 +20,8 @@ test('the entries that are committed add up to what each grant has used, and to 
   const prefix = 'credit entries'
   const all = dbs.map(
     (db) =>
-      new Quota({
-        ...{ db, prefix, limiter: Ratelimit.credits(), durable: true, cleanupProbability: 0 },
+      new Credits({
+        ...{ db, prefix, dated: true, durable: true, cleanupProbability: 0 },
         use: [ledger((tx, entries) => writeEntries(tx as never, entries))],
       }),
   )
@@ -55,7 +54,7 @@ test('the entries that are committed add up to what each grant has used, and to 
     entries
       .filter((each) => each.grant === grant && (each.kind === 'grant') === isGrant)
       .reduce((sum, { units = 0 }) => sum + units, 0)
-  const grants = await first.grantsOf('org')
+  const grants = await first.grants('org')
   expect(grants).toHaveLength(6)
   for (const { id, used, amount } of grants)
     expect([id, sumOf(id, false), sumOf(id, true)]).toEqual([id, used, amount])

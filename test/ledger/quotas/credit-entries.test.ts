@@ -1,8 +1,9 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
-import { type CreditsConfig, limitAll, Ratelimit } from '../../../src/index.ts'
-import { Quota, settle, spend } from '../../../src/quota/index.ts'
+import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
+import { limitAll } from '../../../src/index.ts'
+import { settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -28,11 +29,11 @@ function recording(options: Partial<Pick<CreditsConfig, 'dryRun'>> = {}) {
     use: [ledger(write)],
   } as object)
   const prefix = `credit entries ${++prefixes}`
-  const config: CreditsConfig = {
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix, durable: true, clock: clock.now },
+  const config: CreditsConfig<true> = {
+    ...{ db: database.db, dated: true, prefix, durable: true, clock: clock.now },
     ...{ cleanupProbability: 0, use: [ledger(write)], ...options },
   }
-  const credits = new Quota(config)
+  const credits = new Credits(config)
   const written = () => entriesOf(database.db, prefix)
   /** The kind, the grant and the units of each entry since the last time. */
   let seen = 0
@@ -70,7 +71,7 @@ test('each grant that a call changes has an entry, and so has what is owed', asy
   await credits.limit('org', { rate: 200 })
   await credits.limit('org', { rate: 0 })
   await credits.getRemaining('org')
-  await credits.grantsOf('org')
+  await credits.grants('org')
   expect(await news()).toEqual([])
   await credits.limit('org', { rate: 8 })
   expect(await news()).toEqual([
@@ -140,7 +141,7 @@ test('an estimate and its settlement are entries of their own, with the name', a
 
 test('if a ledger throws, nothing is charged, alone, in a list and in a transaction', async () => {
   const { credits, month, config } = await granted()
-  const failing = new Quota({ ...config, use: [ledger(() => Promise.reject(UNDO))] })
+  const failing = new Credits({ ...config, use: [ledger(() => Promise.reject(UNDO))] })
   const failed = { code: 'ENTRIES_FAILED' }
   const requests = [
     { ratelimit: month, key: 'org' },
@@ -176,7 +177,7 @@ test('a list of more rows than a statement hands out its entries together', asyn
 
 test('with hashKeys, an entry has the hash of the key and the id of the grant', async () => {
   const { config, news, written } = recording()
-  const credits = new Quota({ ...config, hashKeys: true })
+  const credits = new Credits({ ...config, hashKeys: true })
   await credits.grant('org', 5, { id: 'gift' })
   await credits.limit('org', { rate: 2 })
   expect(await news()).toEqual([
@@ -228,7 +229,7 @@ test('the entries add up to what each grant has used, and to what is owed', asyn
           if (reserved.success) await reserved.commit(cost)
         }
       }
-      const grants = await credits.grantsOf('org')
+      const grants = await credits.grants('org')
       const live = grants.filter(({ ended }) => !ended)
       const owed = (await credits.getRemaining('org')).used - live.reduce((sum, { used }) => sum + used, 0)
       const sums = sumsOf(await written())

@@ -5,6 +5,8 @@ import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit, type TransactionOf } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import type { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, entriesOf, writeEntries } from '../../support/ledger.ts'
 import { runs } from '../../support/runs.ts'
@@ -27,6 +29,17 @@ function recording(limiter: Limiter = MONTH, options: Partial<QuotaConfig> = {})
     ...options,
     use: [ledger(write)],
   } as Partial<QuotaConfig>)
+  return { ...made, batches, written: () => entriesOf(database.db, made.prefix) }
+}
+
+/** Credits whose entries are written to a table, and the batches in which they came. */
+function recordingCredits(clock: TestClock) {
+  const batches: Entry[][] = []
+  const write = async (tx: unknown, entries: readonly Entry[]) => {
+    batches.push([...entries])
+    await writeEntries(tx as never, entries)
+  }
+  const made = creditsOn(database, { clock: clock.now, use: [ledger(write)] })
   return { ...made, batches, written: () => entriesOf(database.db, made.prefix) }
 }
 
@@ -126,15 +139,15 @@ test('the entries of a name have its id: of the estimate, and of the cost, late,
 
 test('a list hands out its entries together, to the callback of each limiter', async () => {
   const first = recording()
-  const credits = recording(Ratelimit.balance(), { clock: first.clock.now })
+  const credits = recordingCredits(first.clock)
   const at = first.clock.ms
-  await credits.quota.grant('org', 100, { once: { id: 'payment', for: '1d' } })
+  await credits.credits.grant('org', 100, { once: { id: 'payment', for: '1d' } })
   expect(await credits.written()).toEqual([
     { key: 'org', kind: 'grant', units: 100, remaining: 100, at, id: 'payment' },
   ])
   const sources = [
     { ratelimit: first.quota, key: 'org' },
-    { ratelimit: credits.quota, key: 'org' },
+    { ratelimit: credits.credits, key: 'org' },
     {
       ratelimit: new Quota({ ...first.config, prefix: 'any', limiter: Ratelimit.unlimited() }),
       key: 'org',

@@ -5,6 +5,7 @@ import { lockout } from 'drizzle-ratelimit/lockout'
 import { type PrefetchOptions, prefetch } from 'drizzle-ratelimit/prefetch'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { balance } from '../../../src/credits/balance.ts'
 import {
   type Database,
   type DecisionMessage,
@@ -954,7 +955,7 @@ describe('what means nothing is refused:', () => {
     ['keepEnded', { keepEnded: true }],
     ['thresholds', { thresholds: [1] }],
     ['coalesce', { coalesce: false }],
-    ['balance', { limiter: Ratelimit.balance() }],
+    ['credits', { limiter: balance() }],
     ['lockout', { limiter: lockout(5, '1m', { block: '1m' }) }],
   ])('%s', (_, options) => {
     const config = {

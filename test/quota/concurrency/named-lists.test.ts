@@ -1,5 +1,6 @@
 import { beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import {
   Quota,
@@ -41,11 +42,10 @@ async function processes(name: string) {
       limiter: Ratelimit.fixedWindow(100, '1h'),
       prefix: `z ${name}`,
     })
-    const credits = new Quota({
+    const credits = new Credits({
       timeout: false,
       ...common,
       db,
-      limiter: Ratelimit.balance(),
       prefix: `a ${name}`,
     })
     const of = (key: string) => [

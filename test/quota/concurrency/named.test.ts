@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { Quota, settleExpired } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -171,13 +172,13 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
   const clock = new TestClock()
   const limits = dbs.map(
     (db) =>
-      new Quota({
+      new Credits({
         timeout: false,
-        ...{ db, limiter: Ratelimit.balance(), prefix: 'race', durable: true, clock: clock.now },
+        ...{ db, prefix: 'race', durable: true, clock: clock.now },
         cleanupProbability: 0,
       }),
   )
-  const [quota] = limits as [Quota]
+  const [quota] = limits as [Credits]
   const names = range(60).map((i) => ({ key: `key ${i % 3}`, id: `job ${i}` }))
   for (const key of ['key 0', 'key 1', 'key 2']) await quota.grant(key, 1000)
   for (const { key, id } of names) await quota.reserve(key, { rate: 10, id, expires: '1m' })

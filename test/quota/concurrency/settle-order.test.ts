@@ -1,5 +1,6 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, settle, settleExpired, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -58,10 +59,9 @@ function monthOn(db: Db | undefined, name: string) {
     keepEnded: true,
     grace: '1h',
   })
-  const credits = new Quota({
+  const credits = new Credits({
     timeout: false,
     ...common,
-    limiter: Ratelimit.balance(),
     prefix: `a ${name}`,
   })
   const requests = [

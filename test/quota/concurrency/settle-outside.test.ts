@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Database, Ratelimit } from '../../../src/index.ts'
 import { Quota, reserveAll, settle, spend } from '../../../src/quota/index.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
@@ -16,7 +17,7 @@ beforeAll(() => {
 
 interface Limits {
   readonly quota: Quota
-  readonly credits: Quota<'credits'>
+  readonly credits: Credits<true>
 }
 
 type Settle = (actual: number, tx?: Database) => Promise<unknown>
@@ -95,9 +96,9 @@ describe.each(kinds)('%s', (name, kind) => {
     const prefix = `${what} ${name}`
     const common = { db, durable: true, cleanupProbability: 0, timeout: false } as const
     const quota = new Quota({ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix })
-    const credits = new Quota({
+    const credits = new Credits({
       ...common,
-      limiter: Ratelimit.credits(),
+      dated: true,
       prefix: `${prefix}, credits`,
     })
     await credits.grant('key', 100, { id: 'grant' })

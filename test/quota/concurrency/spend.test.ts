@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -17,10 +18,9 @@ test('concurrent estimates and costs over two limits: each unit is paid once, an
       limiter: Ratelimit.fixedWindow(MONTH, '30d'),
       prefix: 'spent month',
     })
-    const bought = new Ratelimit({
+    const bought = new Credits({
       timeout: false,
       ...config,
-      limiter: Ratelimit.balance(),
       prefix: 'spent bought',
       durable: true,
     })

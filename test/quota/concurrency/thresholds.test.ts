@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { type LimitResult, limitAll } from '../../../src/index.ts'
 import { Quota, type Threshold } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -143,14 +144,14 @@ test('credits report each threshold once after each grant, while estimates and r
   const low: Threshold[] = [{ left: 100 }, { left: 20 }]
   const all = connections.map(
     ({ db }) =>
-      new Quota({
+      new Credits({
         durable: false,
         timeout: false,
-        ...{ db, limiter: Ratelimit.balance(), prefix: 'credits', clock: clock.now },
+        ...{ db, prefix: 'credits', clock: clock.now },
         ...{ thresholds: low, cleanupProbability: 0 },
       }),
   )
-  const [first] = all as [Quota]
+  const [first] = all as [Credits]
   for (let round = 0; round < 2; round++) {
     for (const key of KEYS) await first.grant(key, TOKENS)
     const told = new Told()

@@ -8,6 +8,7 @@ import {
   type SettleExpiredOptions,
   settleExpired,
 } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -195,12 +196,14 @@ test('an unlimited plan, a dry run and a balance', async () => {
   dry.clock.advance(HOUR_MS)
   expect(await dry.end('release')).toMatchObject([{ returned: 8 }, { returned: 0 }])
   expect(await dry.quota.getRemaining('key')).toMatchObject({ used: 0 })
-  const credits = expiring(Ratelimit.balance(), { durable: true })
-  await credits.quota.grant('key', 500)
-  await credits.reserve('key', 'job', 100)
-  credits.clock.advance(HOUR_MS)
-  for (const _ of [1, 2, 3]) await credits.end('release')
-  expect(await credits.quota.getRemaining('key')).toMatchObject({ remaining: 500 })
+  const { credits, clock } = creditsOn(database)
+  await credits.grant('key', 500)
+  await credits.reserve('key', { rate: 100, id: 'job', expires: '10m' })
+  clock.advance(HOUR_MS)
+  for (const _ of [1, 2, 3]) {
+    await database.db.transaction((tx) => settleExpired(tx, { ratelimit: credits, as: 'release' }))
+  }
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 500 })
 })
 
 test('each settlement is an entry, and hashed names are listed as they are stored', async () => {

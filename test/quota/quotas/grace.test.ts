@@ -3,7 +3,8 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, Ratelimit, type Reservation } from '../../../src/index.ts'
-import { closePeriods, Quota, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
+import { closePeriods, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -49,8 +50,8 @@ test.each([
 
 /** The month of another row, and the credits beside it, an hour before the end of January. */
 async function monthAndCredits() {
-  const { quota, clock, prefix, config } = quotaOn(database, limiter, KEEPING)
-  const credits = new Quota({ ...config, limiter: Ratelimit.balance(), prefix: `${prefix} credits` })
+  const { quota, clock, prefix } = quotaOn(database, limiter, KEEPING)
+  const { credits } = creditsOn(database, { clock: clock.now })
   await credits.grant('key', 100)
   clock.ms = END - HOUR_MS
   const requests = [quota, credits].map((ratelimit) => ({ ratelimit, key: 'key', rate: 40 }))

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import {
   closePeriods,
@@ -23,11 +24,20 @@ const database = useDatabase()
 const NAMED = { id: 'job', expires: '10m' } as const
 
 /** Two limits of one customer, and the same limits in a process that shares nothing but the tables. */
-function sourcesOf(first: Limiter, last: Limiter, options: Partial<QuotaConfig> = {}) {
+function sourcesOf<Last extends Limiter | 'credits'>(
+  first: Limiter,
+  last: Last,
+  options: Partial<QuotaConfig> = {},
+) {
   const one = quotaOn(database, first, options)
-  const config = { ...one.config, prefix: `${one.prefix} last`, limiter: last }
-  const quotas = [one.quota, new Quota(config)] as const
-  const others = [new Quota(one.config), new Quota(config)] as const
+  const prefix = `${one.prefix} last`
+  const { keepEnded: _, grace: _grace, limiter: _limiter, ...common } = one.config
+  const makeLast = () =>
+    (last === 'credits'
+      ? new Credits({ ...common, prefix } as CreditsConfig<false>)
+      : new Quota({ ...one.config, prefix, limiter: last })) as Last extends Limiter ? Quota : Credits
+  const quotas = [one.quota, makeLast()] as const
+  const others = [new Quota(one.config), makeLast()] as const
   const requestsOf = ([month, credits]: typeof quotas) =>
     [
       { ratelimit: month, key: 'org' },
@@ -39,7 +49,7 @@ function sourcesOf(first: Limiter, last: Limiter, options: Partial<QuotaConfig> 
 
 /** Ten of a month, and a hundred credits. */
 async function monthAndCredits(options: Partial<QuotaConfig> = {}) {
-  const sources = sourcesOf(TEN['calendar month'], Ratelimit.balance(), options)
+  const sources = sourcesOf(TEN['calendar month'], 'credits', options)
   await sources.quotas[1].grant('org', 100)
   return sources
 }
@@ -146,7 +156,7 @@ describe('spend', () => {
     const open = await openReservations(database.db, listed)
     expect(open).toMatchObject([{ key: 'org', id: 'job', rate: 4 }])
     sources.clock.advance(HOUR_MS)
-    const end = (ratelimit: Quota) =>
+    const end = (ratelimit: Quota | Credits) =>
       database.db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release' }))
     expect(await end(credits)).toMatchObject([{ key: 'org', id: 'job', rate: 4, returned: 4 }])
     const late = settle(sources.theirs, 'job', { actual: 12 })
@@ -216,7 +226,7 @@ describe('spend', () => {
     [20, {}, [6, 4]],
   ])('in the grace time %d corrects the month that has ended', async (actual, first, used) => {
     const grace = { keepEnded: true, grace: '1h', durable: true } as const
-    const sources = sourcesOf(TEN['calendar month'], Ratelimit.balance(), grace)
+    const sources = sourcesOf(TEN['calendar month'], 'credits', grace)
     await sources.quotas[1].grant('org', 100)
     sources.clock.ms = JANUARY.end - 1
     await spend(sources.mine, { rate: 14, ...NAMED })
@@ -285,7 +295,7 @@ describe('spend', () => {
 
   test('what is refused before any SQL', async () => {
     const { db, statements } = watch(database.db)
-    const sources = sourcesOf(TEN['fixed window'], Ratelimit.balance(), { db })
+    const sources = sourcesOf(TEN['fixed window'], 'credits', { db })
     const [{ ratelimit }] = sources.mine
     const untyped = spend as (requests: unknown, options: unknown) => Promise<unknown>
     const wrong = [
@@ -332,7 +342,7 @@ describe('spend', () => {
 
 describe('reserveAll', () => {
   test('after a denial, a settlement knows nothing of the estimates that were not charged', async () => {
-    const { mine, theirs, used } = sourcesOf(TEN['calendar month'], Ratelimit.balance())
+    const { mine, theirs, used } = sourcesOf(TEN['calendar month'], 'credits')
     const [month, credits] = mine
     const denied = await reserveAll(
       [

@@ -3,6 +3,7 @@ import { block, blocks, unblock } from 'drizzle-ratelimit/lockout'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import {
   type Allowed,
   type Limiter,
@@ -19,6 +20,7 @@ import {
   settle,
   settleExpired,
 } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
@@ -285,13 +287,13 @@ test.each(uncounted)('$name settles by the name', async ({ limiter }) => {
   expect(await other.settle(NAME, 5)).toMatchObject({ repeated: true })
 })
 
-test('a balance: three releases of one name give back once', async () => {
-  const { quota, other } = processes(Ratelimit.balance())
-  await quota.grant('key', 500)
-  await quota.reserve('key', { rate: 100, ...NAMED })
-  expect(await quota.getRemaining('key')).toMatchObject({ remaining: 400 })
-  for (const each of [quota, other, quota]) await each.settle(NAME, 0)
-  expect(await quota.getRemaining('key')).toMatchObject({ remaining: 500 })
+test('credits: three releases of one name give back once', async () => {
+  const { credits, config } = creditsOn(database)
+  await credits.grant('key', 500)
+  await credits.reserve('key', { rate: 100, ...NAMED })
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 400 })
+  for (const each of [credits, new Credits(config), credits]) await each.settle(NAME, 0)
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 500 })
 })
 
 test('a window that has ended gets nothing back, and the next one pays the rest', async () => {

@@ -34,7 +34,6 @@ test.each([
   ['keepEnded: false', { keepEnded: false }],
   ['grace', { grace: '1h' }],
   ['thresholds', { thresholds: [0.8] }],
-  ['thresholds of credits', { thresholds: [0.8], limiter: Ratelimit.credits() }],
 ])('a Ratelimit refuses %s, and says what has it', (_, options) => {
   const config = { db: database.db, limiter, prefix: 'refused', ...options } as object as RatelimitConfig
   expect(() => new Ratelimit(config)).toThrow(
@@ -46,14 +45,9 @@ test.each([{ id: 'job', expires: '1m' }, { id: 'job' }, { expires: '1m' }])(
   'reserve of a Ratelimit refuses a name, and says what has it: %j',
   async (name) => {
     const config = { db: database.db, prefix: 'unnamed' }
-    for (const ratelimit of [
-      new Ratelimit({ ...config, limiter }),
-      new Ratelimit({ ...config, limiter: Ratelimit.credits(), durable: true }),
-    ]) {
-      const reserved = (ratelimit as Ratelimit).reserve('key', name as object)
-      const message = expect.stringContaining('Quota')
-      await expect(reserved).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
-    }
+    const reserved = new Ratelimit({ ...config, limiter }).reserve('key', name as object)
+    const message = expect.stringContaining('Quota')
+    await expect(reserved).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
     expect(await rowsIn('ephemeral', 'unnamed')).toEqual([])
   },
 )

@@ -1,5 +1,6 @@
 import { blocks } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -18,8 +19,8 @@ function tokensAndCredits(db = database.db) {
     ...{ db, limiter: Ratelimit.fixedWindow(50, '1h'), prefix: quota.prefix, clock: clock.now },
     ...{ durable: true, cleanupProbability: 0 },
   })
-  const credits = new Ratelimit({
-    ...{ db, limiter: Ratelimit.credits(), prefix: `reserve all ${++prefixes}`, durable: true },
+  const credits = new Credits({
+    ...{ db, dated: true, prefix: `reserve all ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0 },
   })
   const reserve = async (rates: readonly [number, number], options = {}) => {
@@ -34,7 +35,7 @@ function tokensAndCredits(db = database.db) {
   }
   /** What the window has used, what each grant has left, and what is owed. */
   const books = async () => {
-    const grants = await credits.grantsOf('key')
+    const grants = await credits.grants('key')
     const live = grants.filter(({ ended }) => !ended)
     const owed = (await credits.getRemaining('key')).used - live.reduce((sum, { used }) => sum + used, 0)
     return [(await tokens.getRemaining('key')).used, ...grants.map(({ left }) => left), owed]
@@ -116,7 +117,7 @@ test('what is forced takes from as many grants as it needs beside limits with bl
   const forced = { ratelimit: credits, key: 'key', rate: 15, force: true }
   expect(await limitAll([forced, ...others])).toMatchObject({ success: true })
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 5, used: 15 })
-  const left = (await credits.grantsOf('key')).map((each) => each.left)
+  const left = (await credits.grants('key')).map((each) => each.left)
   expect(left.filter((each) => each > 0)).toHaveLength(5)
 })
 
@@ -181,7 +182,7 @@ test('wrong costs and plans are refused before any SQL', async () => {
     const code = costs.length === 2 ? 'INVALID_RATE' : 'INVALID_OPTION'
     await expect(reserved.commit(costs)).rejects.toMatchObject({ code })
   }
-  const limiters = [undefined, Ratelimit.balance()]
+  const limiters = [undefined, Ratelimit.fixedWindow(5, '1h')]
   await expect(reserved.commit([1, 1], { limiters })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(watched.statements.length).toBe(before)
   await reserved.commit([1, 1])

@@ -9,8 +9,15 @@ import {
   type RatelimitConfig,
   rateLimitEphemeral,
 } from '../../../src/index.ts'
-import { type ReserveRequest, reserveAll, type SettleAllOptions, spend } from '../../../src/quota/index.ts'
+import {
+  type CreditReserveRequest,
+  type ReserveRequest,
+  reserveAll,
+  type SettleAllOptions,
+  spend,
+} from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -32,7 +39,7 @@ function limitsOf(db: Database = database.db) {
 }
 
 /** What is reserved, which is not denied. */
-async function reserve(requests: readonly ReserveRequest[], options = {}) {
+async function reserve(requests: readonly (ReserveRequest | CreditReserveRequest)[], options = {}) {
   const reserved = await reserveAll(requests, options)
   if (!reserved.success) throw new Error('denied')
   return reserved
@@ -76,7 +83,7 @@ test('a cost above the estimate becomes a debt', async () => {
 
 test('a fractional cost under a plan of whole units keeps no other cost from being settled', async () => {
   const { quota: tokens, clock } = quotaOn(database, Ratelimit.tokenBucket(10, '1h', 10))
-  const { quota: cents } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { credits: cents } = creditsOn(database, { clock: clock.now })
   await cents.grant('key', 100)
   const reserved = await reserve([
     { ratelimit: tokens, key: 'key', rate: 2.5 },
@@ -339,7 +346,7 @@ test('the period that a commit ends is reported once', async () => {
 })
 
 test('credits and a month are both charged, or neither is', async () => {
-  const { quota: credits } = quotaOn(database, Ratelimit.balance())
+  const { credits } = creditsOn(database)
   const { quota: month } = quotaOn(database, calendarWindow(10, 'month'))
   await credits.grant('key', 100)
   const requests = [credits, month].map((ratelimit) => ({ ratelimit, key: 'key', rate: 10 }))

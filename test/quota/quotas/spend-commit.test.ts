@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn, UNDO } from '../../support/ten.ts'
@@ -13,7 +14,7 @@ const database = useDatabase()
 /** A month of 10, and bought units. */
 async function sources(bought: number, month: Limiter = calendarWindow(10, 'month')) {
   const { quota: monthly, clock } = quotaOn(database, month)
-  const { quota: balance } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { credits: balance } = creditsOn(database, { clock: clock.now })
   if (bought > 0) await balance.grant('key', bought)
   const requests = [monthly, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const used = () =>
@@ -144,7 +145,7 @@ test('a window that is over gives nothing back, so it has paid, and more comes f
 
 test('a blocked key does not stop a commit', async () => {
   const { quota, clock } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { use: [blocks()] })
-  const { quota: balance } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  const { credits: balance } = creditsOn(database, { clock: clock.now })
   await balance.grant('key', 5)
   const requests = [quota, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const spent = await spend(requests, { rate: 2 })

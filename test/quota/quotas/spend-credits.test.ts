@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -14,8 +15,8 @@ let prefixes = 0
 
 function monthAndCredits(month: Limiter = calendarWindow(10, 'month'), first = false) {
   const { quota: monthly, clock } = quotaOn(database, month)
-  const credits = new Quota({
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `beside ${++prefixes}`, durable: true },
+  const credits = new Credits({
+    ...{ db: database.db, dated: true, prefix: `beside ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0 },
   })
   const sources = [
@@ -25,7 +26,7 @@ function monthAndCredits(month: Limiter = calendarWindow(10, 'month'), first = f
   const requests = first ? sources.toReversed() : sources
   /** What the month has used, and what the grants have left. */
   const books = async () => {
-    const left = (await credits.grantsOf('key')).map(({ id, left }) => [id, left] as const)
+    const left = (await credits.grants('key')).map(({ id, left }) => [id, left] as const)
     const { used } = await monthly.getRemaining('key')
     return { month: used, ...Object.fromEntries(left) }
   }
@@ -285,8 +286,8 @@ test('a rollback undoes what was spent and what was settled, which can be settle
 
 test('a threshold on the credits is crossed by the call that takes from them', async () => {
   const { monthly, requests, clock } = monthAndCredits()
-  const credits = new Quota({
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `beside ${++prefixes}`, durable: true },
+  const credits = new Credits({
+    ...{ db: database.db, dated: true, prefix: `beside ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0, thresholds: [{ left: 5 }] },
   })
   for (const id of ['a', 'b', 'c']) await credits.grant('key', 4, { id })
@@ -300,8 +301,8 @@ test('a call is one read and one list, and lists without credits send what they 
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
   const month = new Quota({ ...options, limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'counted' })
-  const credits = new Quota({
-    ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted credits', durable: true },
+  const credits = new Credits({
+    ...{ ...options, dated: true, prefix: 'counted credits', durable: true },
   })
   await credits.grant('key', 50, { id: 'a' })
   const both = [
@@ -324,10 +325,10 @@ test('what does not go together is refused before any SQL', async () => {
   const clock = { clock: () => new Date(0) }
   const on = (options: object) =>
     new Quota({ db: watched.db, prefix: `refused ${++prefixes}`, ...clock, ...options } as never)
-  const credits = on({ limiter: Ratelimit.credits() })
+  const credits = new Credits({ db: watched.db, prefix: `refused ${++prefixes}`, ...clock, dated: true })
   const [window, dry] = [Ratelimit.fixedWindow(10, '1h'), { dryRun: true }]
   const same = on({ limiter: window })
-  const of = (ratelimit: Quota, key = 'key', more = {}) => ({ ratelimit, key, ...more })
+  const of = (ratelimit: object, key = 'key', more = {}) => ({ ratelimit, key, ...more })
   for (const [requests, options, code] of [
     [[of(credits), of(credits)], { rate: 1 }, 'INVALID_OPTION'],
     [[of(credits), of(same), of(same)], { rate: 1 }, 'INVALID_OPTION'],
@@ -365,8 +366,8 @@ describe('a connection that breaks', () => {
         key: 'key',
       },
       {
-        ratelimit: new Quota({
-          ...{ ...options, limiter: Ratelimit.credits(), prefix: credits.prefix, durable: true },
+        ratelimit: new Credits({
+          ...{ ...options, dated: true, prefix: credits.prefix, durable: true },
         }),
         key: 'key',
       },

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
 import { type Spent, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
@@ -90,9 +90,9 @@ async function sourceOf(
     const { quota } = quotaOn(database, plan.limiter, { clock: clock.now })
     return { quota, model: new LimitModel(plan), takesFractions: kind.takesFractions }
   }
-  const { quota } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
-  await quota.grant('key', tokens)
+  const { credits } = creditsOn(database, { clock: clock.now })
+  await credits.grant('key', tokens)
   const model = new BalanceModel()
   model.granted = tokens
-  return { quota, model, takesFractions: false }
+  return { quota: credits, model, takesFractions: false }
 }

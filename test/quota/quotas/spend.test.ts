@@ -4,6 +4,7 @@ import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
@@ -14,7 +15,7 @@ const RELEASED = { code: 'ALREADY_SETTLED' }
 
 async function monthAndCredits(credits: number, month: Limiter = calendarWindow(10, 'month')) {
   const { quota: monthly, clock } = quotaOn(database, month)
-  const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
+  const balance = creditsOn(database, { clock: clock.now }).credits
   if (credits > 0) await balance.grant('key', credits)
   const requests = [monthly, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
   const used = () =>
@@ -278,9 +279,9 @@ test('fractions of buckets add up to the rate, though doubles do not', async () 
 
 test('invalid requests are refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
-  const { quota } = quotaOn(database, Ratelimit.balance(), { db })
-  const dry = quotaOn(database, Ratelimit.balance(), { db, dryRun: true }).quota
-  const one = { ratelimit: quota, key: 'key' }
+  const { credits } = creditsOn(database, { db })
+  const dry = creditsOn(database, { db, dryRun: true }).credits
+  const one = { ratelimit: credits, key: 'key' }
   const spendFor = (requests: (typeof one)[], rate: number) => spend(requests, { rate })
   for (const rate of [-1, 0.5, undefined as never])
     await expect(spendFor([one], rate)).rejects.toMatchObject({ code: 'INVALID_RATE' })

@@ -6,6 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { anyPlan, type Plan } from '../../support/limits.ts'
 import type { State } from '../../support/model.ts'
@@ -506,7 +507,7 @@ test.each([
     () => schedule(partner(Ratelimit.fixedWindow(5, '1m')), 'key', { within: 0 }),
     'INVALID_OPTION',
   ],
-  ['a balance', () => schedule(partner(Ratelimit.balance()), 'key', { within: 0 }), 'INVALID_OPTION'],
+  ['credits', () => schedule(creditsOn(database).credits as never, 'key', { within: 0 }), 'INVALID_OPTION'],
   [
     'dryRun',
     () => schedule(partner(Ratelimit.gcra(5, '1m'), { dryRun: true }), 'key', { within: 0 }),

@@ -204,8 +204,8 @@ export const ACTS: Readonly<Record<string, Act>> = {
   },
   grant: async (on, used) => {
     const { limit, quota, key, capacity } = on
-    const more = limit === 'balance' ? { once: { id: 'more', for: '1d' } } : { id: 'more' }
-    const options = limit === 'credits' || limit === 'balance' ? more : {}
+    const more = limit === 'Credits' ? { once: { id: 'more', for: '1d' } } : { id: 'more' }
+    const options = limit === 'dated' || limit === 'Credits' ? more : {}
     expect(await quota.grant(key, 5, options)).toMatchObject({ limit: capacity + 5 })
     expect(await quota.grant(key, 5, options)).toMatchObject({ limit: capacity + 5, repeated: true })
     on.capacity += 5

@@ -1,11 +1,11 @@
 import { ACTS, CHARGES } from './calls.ts'
-import { LIMITS, NEEDS, OPTIONS, WORDS } from './features.ts'
+import { LIMITS, NEEDS, OPTIONS, PREPAID, WORDS } from './features.ts'
 import { REFUSED } from './refused.ts'
 
 // Which pairs of features there are, and sets of features that have all of those which are allowed.
 
 /** Of each of these, a scenario has one at most. */
-export const EACH_LIMIT: readonly string[] = Object.keys(LIMITS)
+export const EACH_LIMIT: readonly string[] = [...Object.keys(LIMITS), ...Object.keys(PREPAID)]
 export const EACH_CHARGE: readonly string[] = Object.keys(CHARGES)
 export const EACH_ACT: readonly string[] = Object.keys(ACTS)
 

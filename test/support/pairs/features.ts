@@ -9,6 +9,9 @@ import { type RateLimitTables, Ratelimit, rateLimitTables } from '../../../src/i
 // Every limit, option and word of a call, and how each is switched on. The calls are in calls.ts, and what
 // cannot be combined is in refused.ts. A new feature is one line in one of them.
 
+/** Credits, and the options that make them. */
+export const PREPAID: Readonly<Record<string, object>> = { Credits: {}, dated: { dated: true } }
+
 /** The limits, with so many units. */
 export const LIMITS: Readonly<Record<string, (units: number) => object>> = {
   tokenBucket: (units) => Ratelimit.tokenBucket(1, '1h', units),
@@ -17,8 +20,6 @@ export const LIMITS: Readonly<Record<string, (units: number) => object>> = {
   calendarWindow: (units) => calendarWindow(units, 'month'),
   gcra: (units) => Ratelimit.gcra(10, '10h', { burst: units }),
   lockout: (units) => lockout(units, '10h', { block: '1h' }),
-  balance: () => Ratelimit.balance(),
-  credits: () => Ratelimit.credits(),
   unlimited: () => Ratelimit.unlimited(),
 }
 

@@ -6,7 +6,7 @@ export interface Refused {
   readonly because: string
 }
 
-const PREPAID = ['balance', 'credits']
+const PREPAID = ['Credits', 'dated']
 const WINDOWS = ['slidingWindow', 'fixedWindow', 'calendarWindow', 'lockout']
 
 /** What cannot be combined. docs/options.md has the same table. */
@@ -63,29 +63,21 @@ export const REFUSED: readonly Refused[] = [
     because: 'Not yet: statements of such tables hand out no entries.',
   },
   {
-    these: ['credits'],
+    these: PREPAID,
     others: ['keepEnded', 'closePeriods'],
-    because: 'Grants have no periods.',
+    because: 'Credits have no periods.',
   },
   {
-    these: ['credits'],
+    these: PREPAID,
     others: ['inMemoryBlock'],
     because: 'Any process may grant something at any time.',
   },
+  { these: PREPAID, others: ['limiter'], because: 'Credits have no plans.' },
+  { these: ['dated'], others: ['onOtherPlan'], because: 'Grants have no plan.' },
   {
-    these: ['credits'],
-    others: ['onOtherPlan', 'limiter'],
-    because: 'Grants have no plan.',
-  },
-  {
-    these: ['credits'],
+    these: ['dated'],
     others: ['citus', 'blocks', 'usage'],
     because: 'Not yet: the grants of a key are rows of their own.',
-  },
-  {
-    these: ['credits'],
-    others: ['blockUntilReady'],
-    because: 'Nothing refills, so a wait would be for nothing.',
   },
   {
     these: ['schedule'],
@@ -145,7 +137,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['changePlan', 'closePeriods'],
-    others: ['tokenBucket', 'slidingWindow', 'gcra', 'lockout', 'balance', 'unlimited'],
+    others: ['tokenBucket', 'slidingWindow', 'gcra', 'lockout', 'unlimited'],
     because: 'They have no periods.',
   },
   {

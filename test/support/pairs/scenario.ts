@@ -1,12 +1,13 @@
 import type { Entry } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../clock.ts'
 import type { TestDatabase } from '../databases.ts'
 import { ACTS, type Act, CHARGES, type Charge, type Ground, type Untyped } from './calls.ts'
 import { EACH_ACT, EACH_CHARGE, EACH_LIMIT, withNeed } from './cover.ts'
-import { LIMITS, OPTIONS, PLAN, WORDS } from './features.ts'
+import { LIMITS, OPTIONS, PLAN, PREPAID, WORDS } from './features.ts'
 
 // A scenario charges a key of ten units until it is denied, and makes another call in between. A model of
 // units, as simple as possible, says what each call has to do.
@@ -37,8 +38,10 @@ export function scenarioOf(features: readonly string[], db: Untyped): Scenario {
   const common = { db, clock: clock.now, cleanupProbability: 0 }
   const options: Untyped[] = pick(Object.keys(OPTIONS)).map((name) => OPTIONS[name]?.(entries))
   const use = options.flatMap((given) => given.use ?? [])
-  const own = { prefix, limiter: LIMITS[limit]?.(UNITS), durable: false }
-  const config = Object.assign({ ...common, ...own }, ...options, { use })
+  const prepaid = PREPAID[limit]
+  const own = { prefix, durable: false, ...(prepaid ?? { limiter: LIMITS[limit]?.(UNITS) }) }
+  const config: Untyped = Object.assign({ ...common, ...own }, ...options, { use })
+  const Class = all.includes('Quota') ? Quota : Ratelimit
   const words = pick(Object.keys(WORDS))
   const wordsOf = (place: number) => Object.assign({}, ...words.map((name) => WORDS[name]?.(limit, place)))
   const { limiter } = wordsOf(0)
@@ -48,7 +51,7 @@ export function scenarioOf(features: readonly string[], db: Untyped): Scenario {
     ...{ limit, charge: CHARGES[charge] as Charge, act: ACTS[act ?? ''], entries, wordsOf },
     ...{ key: 'key', config, plan: limiter ? { limiter } : {}, hasTx: words.includes('tx') },
     capacity: limit === 'unlimited' ? Number.POSITIVE_INFINITY : units,
-    quota: all.includes('Quota') ? new Quota(config) : new Ratelimit(config),
+    quota: prepaid ? new Credits(config) : new Class(config),
     other: new Ratelimit({ ...common, ...wide, use: use.filter(({ name }: Untyped) => name === 'citus') }),
     advance: (ms) => clock.advance(ms),
     inTransaction: (work) => db.transaction(work),
@@ -102,8 +105,8 @@ async function storedBy({ config }: Scenario, database: TestDatabase): Promise<s
 export async function run(features: readonly string[], database: TestDatabase): Promise<void> {
   const on = scenarioOf(features, database.db)
   const { limit, quota, key, plan, config, act } = on
-  if (limit === 'balance') await quota.grant(key, on.capacity)
-  if (limit === 'credits') await quota.grant(key, on.capacity, { id: 'first' })
+  if (limit === 'Credits') await quota.grant(key, on.capacity)
+  if (limit === 'dated') await quota.grant(key, on.capacity, { id: 'first' })
   const model: Model = { used: 0, others: 0, ids: new Set() }
   for (const place of [0, 1]) await chargeBy(model, on, place, database)
   if (act) {

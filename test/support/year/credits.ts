@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
-import { type CreditReservation, Ratelimit } from '../../../src/index.ts'
+import { type CreditReservation, Credits } from '../../../src/credits/index.ts'
 import { sumOf, type World } from './world.ts'
 
 const TABLES = `
@@ -39,8 +39,8 @@ export interface CreditsOfYear {
 export async function creditsOf(world: World, customers: number): Promise<CreditsOfYear> {
   const { database, db, clock, random, whole, seen, note } = world
   await database.script(TABLES)
-  const credits = new Ratelimit({
-    ...{ db, limiter: Ratelimit.credits({ keep: '3000d' }), prefix: 'year-credits', durable: true },
+  const credits = new Credits({
+    ...{ db, dated: true, keep: '3000d', prefix: 'year-credits', durable: true },
     ...{ clock: clock.now },
   })
   // One customer in five buys credits, so that most of them have some when they call.
@@ -134,7 +134,7 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
 
     async readLost() {
       for (const key of keys) {
-        for (const { id, amount, used, ended } of await credits.grantsOf(key)) {
+        for (const { id, amount, used, ended } of await credits.grants(key)) {
           if (!ended) continue
           const name = `${key} ${id}`
           if (!lost.has(name) && ended === 'expired') seen.expired++
@@ -154,7 +154,7 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
       const [granted, moved] = [await byKey('credit_grants'), await byKey('credit_moves')]
       const voided = await byKey('credit_voids')
       for (const key of keys) {
-        const grants = await credits.grantsOf(key)
+        const grants = await credits.grants(key)
         const amounts = grants.map(({ id, amount }) => ({ key, id, amount }))
         expect(new Set(amounts)).toEqual(new Set(granted.get(key)))
         const { used, remaining } = await credits.getRemaining(key)

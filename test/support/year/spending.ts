@@ -2,7 +2,8 @@ import { sql } from 'drizzle-orm'
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
 import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type Database, type EndedPeriod, Ratelimit } from '../../../src/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import type { Database, EndedPeriod } from '../../../src/index.ts'
 import { closePeriods, Quota, type SettledSpending, type Spent, spend } from '../../../src/quota/index.ts'
 import { sumOf, type World } from './world.ts'
 
@@ -53,7 +54,7 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
   const week = calendarWindow(15, 'week')
   const month = new Quota({ ...keeping, prefix: MONTH, limiter: calendarWindow(0, 'month') })
   const team = new Quota({ ...keeping, prefix: TEAM, limiter: week })
-  const bought = new Quota({ ...options, prefix: BOUGHT, limiter: Ratelimit.balance() })
+  const bought = new Credits({ ...options, prefix: BOUGHT })
   const all = Array.from({ length: Math.ceil(customers / 25) }, (_, i): Customer => {
     return { key: `customer ${i}`, team: `team ${Math.floor(i / 4)}`, tokens: 10 }
   })

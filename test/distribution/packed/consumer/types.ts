@@ -15,6 +15,7 @@ import {
 } from 'drizzle-ratelimit'
 import * as betterAuth from 'drizzle-ratelimit/better-auth'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import * as express from 'drizzle-ratelimit/express'
 import * as fastify from 'drizzle-ratelimit/fastify'
 import * as hono from 'drizzle-ratelimit/hono'
@@ -44,6 +45,14 @@ export async function use(): Promise<LimitResult> {
     if (error instanceof RatelimitError) console.log(error.code, storageSql(), tableSql(), fromKysely)
     throw error
   }
+}
+
+export async function prepaid(db: Database): Promise<string | undefined> {
+  const credits = new Credits({ db, prefix: 'credits', dated: true })
+  await credits.grant('key', 5, { id: 'payment' })
+  // @ts-expect-error each grant has an id
+  await credits.grant('key', 5)
+  return (await credits.grants('key'))[0]?.id
 }
 
 export async function work(db: Database): Promise<readonly Holder[]> {

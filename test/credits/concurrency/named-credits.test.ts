@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
-import { type LimitResult, limitAll, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { type LimitResult, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import {
   openReservations,
   Quota,
@@ -7,10 +8,10 @@ import {
   settleExpired,
   spend,
   type Threshold,
-} from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
-import { deadlocks } from '../support/statistics.ts'
+} from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
+import { deadlocks } from '../../support/statistics.ts'
 
 // Estimates with a name on credits that end, by many connections at once.
 
@@ -38,8 +39,8 @@ function processes(name: string, thresholds: readonly Threshold[] = []) {
       limiter: Ratelimit.fixedWindow(100, '1d'),
       prefix: `z ${name}`,
     })
-    const credits = new Quota({
-      ...{ ...common, db, limiter: Ratelimit.credits(), prefix: `a ${name}`, thresholds },
+    const credits = new Credits({
+      ...{ ...common, db, dated: true, prefix: `a ${name}`, thresholds },
     })
     const of = (key: string) =>
       [
@@ -51,7 +52,7 @@ function processes(name: string, thresholds: readonly Threshold[] = []) {
   const [first] = all as [(typeof all)[number]]
   /** What the rows of the limits say was used. Each grant has used between 0 and what was granted. */
   const used = async (key: string) => {
-    const grants = await first.credits.grantsOf(key)
+    const grants = await first.credits.grants(key)
     expect(grants.filter((each) => each.used < 0 || each.used > each.amount)).toEqual([])
     return (await first.month.getRemaining(key)).used + (await first.credits.getRemaining(key)).used
   }

@@ -1,6 +1,7 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { denied } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -17,8 +18,8 @@ let prefixes = 0
 function creditsWith(options: object = {}) {
   const clock = new TestClock()
   const prefix = `credits with ${++prefixes}`
-  const config = { db: database.db, limiter: Ratelimit.credits(), prefix, clock: clock.now, durable: true }
-  return { prefix, clock, credits: new Quota({ ...config, cleanupProbability: 0, ...options }) }
+  const config = { db: database.db, dated: true, prefix, clock: clock.now } as const
+  return { prefix, clock, credits: new Credits({ ...config, cleanupProbability: 0, ...options }) }
 }
 
 describe('onError', () => {
@@ -46,13 +47,13 @@ describe('onError', () => {
   }
 
   const limits = [
-    ['limit', (credits: Quota<'credits'>) => credits.limit('key', { rate: 3 })],
-    ['limit by force', (credits: Quota<'credits'>) => credits.limit('key', { rate: 3, force: true })],
+    ['limit', (credits: Credits<true>) => credits.limit('key', { rate: 3 })],
+    ['limit by force', (credits: Credits<true>) => credits.limit('key', { rate: 3, force: true })],
     [
       'limit once',
-      (credits: Quota<'credits'>) => credits.limit('key', { rate: 3, once: { id: 'event', for: '1d' } }),
+      (credits: Credits<true>) => credits.limit('key', { rate: 3, once: { id: 'event', for: '1d' } }),
     ],
-    ['a refund', (credits: Quota<'credits'>) => credits.limit('key', { rate: -3 })],
+    ['a refund', (credits: Credits<true>) => credits.limit('key', { rate: -3 })],
   ] as const
 
   test.each(limits)('answers %s during an outage, and charges nothing', async (_, limit) => {
@@ -130,8 +131,6 @@ describe('denials', () => {
 })
 
 describe('dryRun', () => {
-  type Credits = Quota<'credits'>
-
   /** What a dry run says where plain credits give this answer. */
   function dryOf(plain: LimitResult, granted?: number): LimitResult {
     if (plain.success) return plain
@@ -148,7 +147,7 @@ describe('dryRun', () => {
       await credits.grant('key', 5, { id: 'b' })
     }
     const expectEqual = async () => {
-      expect(await dry.credits.grantsOf('key')).toEqual(await plain.credits.grantsOf('key'))
+      expect(await dry.credits.grants('key')).toEqual(await plain.credits.grants('key'))
       expect(await dry.credits.getRemaining('key')).toEqual(await plain.credits.getRemaining('key'))
     }
     return { dry, plain, expectEqual }
@@ -162,14 +161,15 @@ describe('dryRun', () => {
   }
 
   const ways = [
-    ['alone', (credits: Credits, rate: number) => credits.limit('key', { rate })],
+    ['alone', (credits: Credits<true>, rate: number) => credits.limit('key', { rate })],
     [
       'in a transaction',
-      (credits: Credits, rate: number) => database.db.transaction((tx) => credits.limit('key', { rate, tx })),
+      (credits: Credits<true>, rate: number) =>
+        database.db.transaction((tx) => credits.limit('key', { rate, tx })),
     ],
     [
       'in a list',
-      async (credits: Credits, rate: number) =>
+      async (credits: Credits<true>, rate: number) =>
         (await limitAll([{ ratelimit: credits, key: 'key', rate }])).results[0] as LimitResult,
     ],
   ] as const

@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { type LimitResult, Ratelimit, type Reservation } from '../../../src/index.ts'
+import type { LimitResult, Reservation } from '../../../src/index.ts'
 import { spend, type Threshold } from '../../../src/quota/index.ts'
+import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { quotaOn, UNDO } from '../../support/ten.ts'
+import { UNDO } from '../../support/ten.ts'
 
 // What a balance reports of its thresholds, against a model that knows each reservation.
 
@@ -15,38 +16,38 @@ function crossedBy(answer: LimitResult): readonly Threshold[] {
   return (answer.success && answer.crossed) || []
 }
 
-async function credits(amount: number, thresholds: readonly Threshold[] = [LOW]) {
-  const made = quotaOn(database, Ratelimit.balance(), { thresholds })
-  await made.quota.grant('key', amount)
-  const spendFor = async (rate: number) => crossedBy(await made.quota.limit('key', { rate, force: true }))
+async function creditsOf(amount: number, thresholds: readonly Threshold[] = [LOW]) {
+  const made = creditsOn(database, { thresholds })
+  await made.credits.grant('key', amount)
+  const spendFor = async (rate: number) => crossedBy(await made.credits.limit('key', { rate, force: true }))
   return { ...made, spendFor }
 }
 
 test('the call that leaves few credits says so, and a grant arms the threshold again', async () => {
-  const { quota, spendFor } = await credits(300)
+  const { credits, spendFor } = await creditsOf(300)
   expect([await spendFor(199), await spendFor(1), await spendFor(50)]).toEqual([[], [LOW], []])
-  await quota.grant('key', 49)
+  await credits.grant('key', 49)
   // There are still fewer than it takes.
   expect(await spendFor(1)).toEqual([])
-  await quota.grant('key', 100)
+  await credits.grant('key', 100)
   expect([await spendFor(97), await spendFor(1), await spendFor(500)]).toEqual([[], [LOW], []])
 })
 
 test('a first grant crosses nothing, and neither does a first call with few credits', async () => {
-  const { spendFor } = await credits(50)
+  const { spendFor } = await creditsOf(50)
   expect(await spendFor(1)).toEqual([])
 })
 
 test('a share is one of all grants', async () => {
-  const { quota, spendFor } = await credits(100, [0.5])
+  const { credits, spendFor } = await creditsOf(100, [0.5])
   expect([await spendFor(49), await spendFor(1)]).toEqual([[], [0.5]])
-  await quota.grant('key', 100)
+  await credits.grant('key', 100)
   expect([await spendFor(49), await spendFor(1)]).toEqual([[], [0.5]])
 })
 
 test('an open estimate crosses nothing, and does not count as used', async () => {
-  const { quota, spendFor } = await credits(300)
-  const reserved = await quota.reserve('key', { rate: 250 })
+  const { credits, spendFor } = await creditsOf(300)
+  const reserved = await credits.reserve('key', { rate: 250 })
   if (!reserved.success) throw new Error('denied')
   expect(crossedBy(reserved)).toEqual([])
   expect(await spendFor(10)).toEqual([])
@@ -55,9 +56,9 @@ test('an open estimate crosses nothing, and does not count as used', async () =>
 })
 
 test('a rollback crosses nothing, and the next call crosses', async () => {
-  const { quota, spendFor } = await credits(300)
+  const { credits, spendFor } = await creditsOf(300)
   const undone = database.db.transaction(async (tx) => {
-    expect(crossedBy(await quota.limit('key', { rate: 250, tx }))).toEqual([LOW])
+    expect(crossedBy(await credits.limit('key', { rate: 250, tx }))).toEqual([LOW])
     throw UNDO
   })
   await expect(undone).rejects.toBe(UNDO)
@@ -65,11 +66,11 @@ test('a rollback crosses nothing, and the next call crosses', async () => {
 })
 
 test('one of equal calls at once crosses it, and spend says it for its part', async () => {
-  const { quota } = await credits(105)
-  const answers = await Promise.all(Array.from({ length: 9 }, () => quota.limit('key')))
+  const { credits } = await creditsOf(105)
+  const answers = await Promise.all(Array.from({ length: 9 }, () => credits.limit('key')))
   expect(answers.map(crossedBy)).toEqual([...Array(4).fill([]), [LOW], ...Array(4).fill([])])
-  await quota.grant('key', 5)
-  const { results } = await spend([{ ratelimit: quota, key: 'key' }], { rate: 3 })
+  await credits.grant('key', 5)
+  const { results } = await spend([{ ratelimit: credits, key: 'key' }], { rate: 3 })
   expect(results.map(crossedBy)).toEqual([[LOW]])
 })
 
@@ -95,7 +96,7 @@ test('an answer reports each threshold when the settled credits cross it, whatev
   })
   let crossings = 0
   const property = fc.asyncProperty(fc.array(anyStep, { maxLength: 30, size: 'max' }), async (steps) => {
-    const { quota } = await credits(200, THRESHOLDS)
+    const { credits } = await creditsOf(200, THRESHOLDS)
     let [granted, used, reserved] = [200, 0, 0]
     const open: { readonly reservation: Reservation; readonly rate: number }[] = []
 
@@ -105,9 +106,9 @@ test('an answer reports each threshold when the settled credits cross it, whatev
       let crossed: readonly Threshold[] = []
       if (step.op === 'grant') {
         granted += step.amount + 1
-        await quota.grant('key', step.amount + 1, options)
+        await credits.grant('key', step.amount + 1, options)
       } else if (step.op === 'reserve') {
-        const made = await quota.reserve('key', { rate: step.amount, ...options })
+        const made = await credits.reserve('key', { rate: step.amount, ...options })
         expect(made.success).toBe(step.amount === 0 || used + step.amount <= granted)
         expect(crossedBy(made)).toEqual([])
         if (!made.success) return
@@ -125,7 +126,7 @@ test('an answer reports each threshold when the settled credits cross it, whatev
         }
       } else {
         const [force, rate] = [step.op === 'force', step.op === 'refund' ? -step.amount : step.amount]
-        const answer = await quota.limit('key', { rate, force, ...options })
+        const answer = await credits.limit('key', { rate, force, ...options })
         crossed = crossedBy(answer)
         if (answer.success) used = Math.max(used + rate, 0)
         reserved = Math.min(reserved, used)
@@ -148,7 +149,7 @@ test('an answer reports each threshold when the settled credits cross it, whatev
         await expect(undone).rejects.toBe(UNDO)
         ;[granted, used, reserved, open.length] = before
       } else await run(step)
-      expect(await quota.getRemaining('key')).toMatchObject({ used, limit: granted })
+      expect(await credits.getRemaining('key')).toMatchObject({ used, limit: granted })
     }
   })
   await fc.assert(property, runs(60))

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -110,8 +110,8 @@ test('random calls answer as a list of grants does', { timeout: 60_000 }, async 
   await fc.assert(
     fc.asyncProperty(fc.array(action, { maxLength: 40 }), async (actions) => {
       const [clock, model, key] = [new TestClock(), new Model(), `key ${++keys}`]
-      const credits = new Ratelimit({
-        ...{ db: database.db, limiter: Ratelimit.credits(), prefix: 'model', durable: true },
+      const credits = new Credits({
+        ...{ db: database.db, dated: true, prefix: 'model', durable: true },
         ...{ clock: clock.now, cleanupProbability: 0 },
       })
       let open: { settle(): Promise<void> } | undefined
@@ -174,7 +174,7 @@ test('random calls answer as a list of grants does', { timeout: 60_000 }, async 
         expect((await credits.getRemaining(key)).remaining).toBe(Math.max(left, 0))
       }
       await open?.settle()
-      const rows = await credits.grantsOf(key)
+      const rows = await credits.grants(key)
       const expected = model.grants.map(({ id, amount, used, priority, granted, expires, isVoided }) => ({
         ...{ id, amount, used, priority, granted, expires },
         left: expires > clock.ms ? amount - used : 0,

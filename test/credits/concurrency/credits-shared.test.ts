@@ -1,12 +1,13 @@
 import { and, eq, like, sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
-import { Ratelimit, rateLimitDurable as table } from '../../src/index.ts'
-import type { Database } from '../../src/kernel/database/database.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { deadlocks } from '../support/statistics.ts'
-import { watch } from '../support/watch.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { rateLimitDurable as table } from '../../../src/index.ts'
+import type { Database } from '../../../src/kernel/database/database.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { deadlocks } from '../../support/statistics.ts'
+import { watch } from '../../support/watch.ts'
 
 // Calls on credits that arrive together share a statement, which reads, locks and decides.
 
@@ -17,8 +18,8 @@ function range(length: number): readonly number[] {
 }
 
 function creditsOn(prefix: string, db: Database = database.db) {
-  const options = { limiter: Ratelimit.credits(), prefix, durable: true } as const
-  return new Ratelimit({ timeout: false, db, ...options, cleanupProbability: 0 })
+  const options = { dated: true, prefix, durable: true } as const
+  return new Credits({ timeout: false, db, ...options, cleanupProbability: 0 })
 }
 
 test('equal calls of a key at once are decided together, and the first ones get what there is', async () => {
@@ -30,7 +31,7 @@ test('equal calls of a key at once are decided together, and the first ones get 
   expect(answers.map(({ success }) => success)).toEqual(range(50).map((i) => i < 28))
   expect(answers.slice(0, 28).map(({ remaining }) => remaining)).toEqual(range(28).map((i) => 55 - 2 * i))
   expect(answers.slice(28).map(({ remaining }) => remaining)).toEqual(new Array(22).fill(1))
-  expect((await credits.grantsOf('org')).map(({ left }) => left)).toEqual([0, 0, 1])
+  expect((await credits.grants('org')).map(({ left }) => left)).toEqual([0, 0, 1])
   // The calls, and the list.
   expect(watched.statements.length - before).toBe(2)
 })
@@ -54,14 +55,14 @@ test('calls of six processes on twelve keys use up all grants, in their order, w
         const rate = 1 + (turn % 3)
         if ((await credits.limit(key, { rate })).success) taken.set(key, (taken.get(key) ?? 0) + rate)
         if (turn % 10 > 0) return
-        const grants = await own.grantsOf(key)
+        const grants = await own.grants(key)
         const last = grants.findLastIndex(({ used }) => used > 0)
         expect(grants.slice(0, last).map(({ left }) => left)).toEqual(range(Math.max(last, 0)).map(() => 0))
       }),
     ),
   )
   for (const key of keys) {
-    const grants = await own.grantsOf(key)
+    const grants = await own.grants(key)
     expect(grants.map(({ id }) => id)).toEqual(ids)
     expect(grants.reduce((sum, { used }) => sum + used, 0)).toBe(taken.get(key))
     // 30 calls asked for 60 units, and there were 45.
@@ -116,7 +117,7 @@ test('a grant that another process has made comes first at once', async () => {
     await one.limit('org')
     await other.grant('org', 2, { id: `early ${round}`, priority: 80 - round })
     await Promise.all([one.limit('org'), other.limit('org')])
-    const grants = await one.grantsOf('org')
+    const grants = await one.grants('org')
     expect(grants[0]).toMatchObject({ id: `early ${round}`, used: 2 })
     expect(grants.at(-1)).toMatchObject({ id: 'late', used: round + 1 })
   }
@@ -139,7 +140,7 @@ test('estimates of many keys are charged and settled by shared statements, each 
   // One statement charges all of them, and one settles all.
   expect(watched.statements.length - before).toBeLessThanOrEqual(4)
   for (const [i, key] of keys.entries()) {
-    expect((await credits.grantsOf(key)).map(({ used }) => used)).toEqual([i, 0])
+    expect((await credits.grants(key)).map(({ used }) => used)).toEqual([i, 0])
   }
 })
 
@@ -153,15 +154,15 @@ test('equal estimates of a key at once are charged together, and settled togethe
   const settled = await Promise.all(reserved.map((each) => (each.success ? each.commit(1) : undefined)))
   expect(settled.map((each) => each?.returned)).toEqual(range(50).map((i) => (i < 28 ? 1 : undefined)))
   // The tenth estimate was paid by two grants. The second one gets back what it gave.
-  expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([10, 9, 9])
+  expect((await credits.grants('org')).map(({ used }) => used)).toEqual([10, 9, 9])
   expect(watched.statements.length - before).toBeLessThan(16)
 })
 
 test('an estimate gives nothing to another grant that was made at the same time', async () => {
   const clock = new TestClock()
-  const options = { limiter: Ratelimit.credits(), prefix: 'made together', durable: true } as const
+  const options = { dated: true, prefix: 'made together', durable: true } as const
   const { db } = database
-  const credits = new Ratelimit({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
+  const credits = new Credits({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
   await credits.grant('org', 10, { id: 'ends', expires: '1m' })
   await credits.grant('org', 10, { id: 'stays' })
   const reserved = await Promise.all([5, 5].map((rate) => credits.reserve('org', { rate })))
@@ -174,15 +175,15 @@ test('an estimate gives nothing to another grant that was made at the same time'
 
 test('equal estimates are settled together in different grants that were made at the same time', async () => {
   const clock = new TestClock()
-  const options = { limiter: Ratelimit.credits(), prefix: 'paid by each', durable: true } as const
+  const options = { dated: true, prefix: 'paid by each', durable: true } as const
   const { db } = database
-  const credits = new Ratelimit({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
+  const credits = new Credits({ ...options, db, timeout: false, cleanupProbability: 0, clock: clock.now })
   for (const id of ['a', 'b']) await credits.grant('org', 4, { id })
   const reserved = await Promise.all([2, 2, 2, 2].map((rate) => credits.reserve('org', { rate })))
   expect(await credits.getRemaining('org')).toMatchObject({ remaining: 0 })
   const settled = await Promise.all(reserved.map((each) => (each.success ? each.commit(1) : undefined)))
   expect(settled.map((each) => each?.returned)).toEqual([1, 1, 1, 1])
-  expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([2, 2])
+  expect((await credits.grants('org')).map(({ used }) => used)).toEqual([2, 2])
 })
 
 test('estimates give back no more than is still used of their grant', async () => {

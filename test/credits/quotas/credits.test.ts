@@ -2,9 +2,10 @@ import { count, like } from 'drizzle-orm'
 import { block } from 'drizzle-ratelimit/lockout'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test } from 'vitest'
-import { type CreditLimitOptions, type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { type CreditLimitOptions, Credits } from '../../../src/credits/index.ts'
+import { type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import * as quota from '../../../src/quota/index.ts'
-import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { UNDO } from '../../support/ten.ts'
@@ -25,9 +26,9 @@ function creditsOn({
 } = {}) {
   const clock = new TestClock()
   const prefix = `credits ${++prefixes}`
-  const credits = new Quota({
+  const credits = new Credits({
     db,
-    limiter: Ratelimit.credits(),
+    dated: true,
     prefix,
     durable: true,
     cleanupProbability: 0,
@@ -35,7 +36,7 @@ function creditsOn({
     ...options,
   })
   const left = async () =>
-    Object.fromEntries((await credits.grantsOf('org')).map((each) => [each.id, each.left]))
+    Object.fromEntries((await credits.grants('org')).map((each) => [each.id, each.left]))
   return { clock, credits, left, prefix }
 }
 
@@ -45,7 +46,7 @@ test('without a grant there is nothing, and a denial writes nothing', async () =
   expect(await credits.limit('org')).toEqual(denied)
   expect(await credits.limit('org', { once: { id: 'event', for: '1d' } })).toEqual(denied)
   expect(await credits.getRemaining('org')).toEqual({ limit: 0, remaining: 0, reset: clock.ms, used: 0 })
-  expect(await credits.grantsOf('org')).toEqual([])
+  expect(await credits.grants('org')).toEqual([])
   const rows = await database.db
     .select({ rows: count() })
     .from(rateLimitDurable)
@@ -58,7 +59,7 @@ test('all calls have one order of ids, also of those beyond the first plane of U
   for (const id of ['\u{1f600}', '\ufffd']) await credits.grant('org', 10, { id })
   await credits.limit('org')
   await credits.limit('org', { force: true })
-  expect((await credits.grantsOf('org')).map(({ used }) => used)).toEqual([2, 0])
+  expect((await credits.grants('org')).map(({ used }) => used)).toEqual([2, 0])
 })
 
 test('calls take by priority, then by end, then by age, then by id', async () => {
@@ -72,7 +73,7 @@ test('calls take by priority, then by end, then by age, then by id', async () =>
   await credits.grant('org', 10, { id: 'a younger' })
   await credits.grant('org', 10, { id: 'b younger' })
   const order = ['first', 'soon', 'late', 'forever', 'a younger', 'b younger', 'last']
-  expect((await credits.grantsOf('org')).map(({ id }) => id)).toEqual(order)
+  expect((await credits.grants('org')).map(({ id }) => id)).toEqual(order)
   for (const [place, id] of order.entries()) {
     const remaining = 70 - 10 * place - 10
     expect(await credits.limit('org', { rate: 10 })).toMatchObject({ success: true, limit: 70, remaining })
@@ -105,7 +106,7 @@ test('a grant counts until the millisecond before its end, by a date or a durati
   expect(await credits.limit('org', { rate: 15 })).toMatchObject({ success: true, remaining: 5 })
   clock.advance(1)
   expect(await credits.limit('org')).toMatchObject({ success: false, limit: 0, remaining: 0 })
-  const grants = await credits.grantsOf('org')
+  const grants = await credits.grants('org')
   expect(grants.map(({ id, used, left, ended }) => ({ id, used, left, ended }))).toEqual([
     { id: 'over', used: 0, left: 0, ended: 'expired' },
     { id: 'date', used: 10, left: 0, ended: 'expired' },
@@ -115,8 +116,8 @@ test('a grant counts until the millisecond before its end, by a date or a durati
 
 test('a grant is kept after its end as long as its limiter says, and its id is used up as long', async () => {
   const clock = new TestClock()
-  const credits = new Quota({
-    ...{ db: database.db, limiter: Ratelimit.credits({ keep: '2d' }), prefix: 'kept' },
+  const credits = new Credits({
+    ...{ db: database.db, dated: true, keep: '2d', prefix: 'kept' },
     ...{ durable: true, clock: clock.now },
   })
   await credits.grant('org', 10, { id: 'a', expires: '1d' })
@@ -124,7 +125,7 @@ test('a grant is kept after its end as long as its limiter says, and its id is u
   clock.advance(3 * DAY_MS - 1)
   expect(await credits.cleanup()).toBe(0)
   expect(await credits.grant('org', 10, { id: 'a', expires: '1d' })).toMatchObject({ repeated: true })
-  expect(await credits.grantsOf('org')).toMatchObject([{ id: 'a', amount: 10, used: 3, ended: 'expired' }])
+  expect(await credits.grants('org')).toMatchObject([{ id: 'a', amount: 10, used: 3, ended: 'expired' }])
   clock.advance(3_600_001)
   expect(await credits.cleanup()).toBe(1)
   expect(await credits.grant('org', 10, { id: 'a', expires: '1d' })).toMatchObject({ remaining: 10 })
@@ -152,7 +153,7 @@ test('a voided grant gives what was left, once, and gets nothing back', async ()
   expect(await credits.limit('org')).toMatchObject({ success: false, remaining: 0 })
   expect(await credits.limit('org', { rate: -4 })).toMatchObject({ success: true, returned: 0 })
   expect(await credits.grant('org', 10, { id: 'a' })).toMatchObject({ repeated: true, remaining: 0 })
-  expect(await credits.grantsOf('org')).toMatchObject([
+  expect(await credits.grants('org')).toMatchObject([
     { id: 'a', amount: 10, used: 4, left: 0, priority: 7, ended: 'voided' },
   ])
 })
@@ -178,13 +179,13 @@ describe('what is given back', () => {
     if (!reserved.success) throw new Error('It was denied.')
     expect(await reserved.release()).toMatchObject({ returned: 5, remaining: 10 })
     expect(await left()).toEqual({ a: 0, b: 10 })
-    expect(await credits.grantsOf('org')).toMatchObject([
+    expect(await credits.grants('org')).toMatchObject([
       { id: 'a', used: 10 },
       { id: 'b', used: 0 },
     ])
   })
 
-  test.each<[string, (credits: Quota<'credits'>) => Promise<() => Promise<unknown>>]>([
+  test.each<[string, (credits: Credits<true>) => Promise<() => Promise<unknown>>]>([
     [
       'reserve',
       async (credits) => {
@@ -334,10 +335,9 @@ test('a threshold is crossed by what is left in all when the call is charged', a
     hasRead = true
     await others.voidGrant('org', 'b')
   })
-  const limiter = Ratelimit.credits()
   const thresholds = [{ left: 5 }]
-  const common = { db, limiter, prefix, durable: true, clock: clock.now, cleanupProbability: 0 } as const
-  const credits = new Quota({ ...common, thresholds })
+  const common = { db, dated: true, prefix, durable: true, clock: clock.now, cleanupProbability: 0 } as const
+  const credits = new Credits({ ...common, thresholds })
   expect(await credits.limit('org', { rate: 9 })).toMatchObject({ remaining: 1, crossed: thresholds })
 })
 
@@ -349,7 +349,7 @@ test('keys and ids of any kind keep to themselves', async () => {
     await credits.limit(key, { rate: 10, force: true })
   }
   for (const key of texts.filter(Boolean)) {
-    const ids = (await credits.grantsOf(key)).map(({ id }) => id)
+    const ids = (await credits.grants(key)).map(({ id }) => id)
     expect([key, ids.toSorted()]).toEqual([key, texts.filter(Boolean).toSorted()])
     expect(await credits.getRemaining(key)).toMatchObject({ limit: 9, used: 10 })
   }
@@ -380,7 +380,7 @@ test('every call takes from as many grants as it needs, or from none', async () 
   const reserved = await credits.reserve('org', { rate: 2 })
   if (!reserved.success) expect.fail('denied')
   expect(await reserved.commit(55)).toMatchObject({ success: true, remaining: 5 })
-  expect((await credits.grantsOf('org')).filter(({ left }) => left > 0)).toHaveLength(5)
+  expect((await credits.grants('org')).filter(({ left }) => left > 0)).toHaveLength(5)
   expect(await credits.limit('org', { rate: -115 })).toMatchObject({ returned: 115, remaining: 120 })
   expect(await credits.limit('org', { rate: 125, force: true })).toMatchObject({ success: true })
   expect(await credits.getRemaining('org')).toMatchObject({ used: 125, remaining: 0 })
@@ -434,8 +434,8 @@ test('many keys are looked at in one statement, each as by itself', async () => 
 })
 
 test('a hashed key finds its grants', async () => {
-  const options = { db: database.db, limiter: Ratelimit.credits(), prefix: 'hashed credits' }
-  const credits = new Quota({ ...options, durable: true, hashKeys: true })
+  const options = { db: database.db, dated: true, prefix: 'hashed credits' } as const
+  const credits = new Credits({ ...options, durable: true, hashKeys: true })
   await credits.grant('ada@example.com', 10, { id: 'a' })
   expect(await credits.limit('ada@example.com')).toMatchObject({ success: true, remaining: 9 })
   expect(await credits.getRemainingAll(['ada@example.com'])).toMatchObject([{ limit: 10, used: 1 }])
@@ -456,7 +456,7 @@ test('a call on live grants is one statement, and so is a denial', async () => {
 })
 
 describe('a key with many grants', () => {
-  const calls: Record<string, (credits: Quota<'credits'>) => Promise<unknown>> = {
+  const calls: Record<string, (credits: Credits<true>) => Promise<unknown>> = {
     'a grant': (credits) => credits.grant('org', 10, { id: 'new' }),
     'a repeated grant': (credits) => credits.grant('org', 10, { id: '1' }),
     'a look': (credits) => credits.getRemaining('org'),
@@ -524,7 +524,7 @@ test('one call takes from more grants than a list has rows, and pays a debt befo
   await Promise.all(Array.from({ length: 120 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
   expect(await credits.limit('org', { rate: 114 })).toMatchObject({ success: false, remaining: 113 })
   expect(await credits.limit('org', { rate: 112 })).toMatchObject({ success: true, remaining: 1 })
-  const rows = await credits.grantsOf('org')
+  const rows = await credits.grants('org')
   expect(rows.map(({ used }) => used)).toEqual([...new Array(120).fill(1), 0])
   expect(await credits.limit('org', { rate: 1 })).toMatchObject({ success: true, limit: 121, remaining: 0 })
 })
@@ -550,7 +550,7 @@ test('bad input is refused before any SQL', async () => {
   await expect(credits.limit('')).rejects.toMatchObject({ code: 'INVALID_KEY' })
   await expect(credits.limit('org', { rate: 0.5 })).rejects.toMatchObject({ code: 'INVALID_RATE' })
   await expect(credits.reserve('org', { rate: -1 })).rejects.toMatchObject({ code: 'INVALID_RATE' })
-  expect(await credits.grantsOf('org')).toEqual([])
+  expect(await credits.grants('org')).toEqual([])
 })
 
 test('nothing is asked after a refund, because an error would say that nothing was given back', async () => {
@@ -562,12 +562,12 @@ test('nothing is asked after a refund, because an error would say that nothing w
   const { credits, prefix, clock } = creditsOn({ db: watched.db })
   const own = {
     db: database.db,
-    limiter: Ratelimit.credits(),
+    dated: true,
     prefix,
     durable: true,
     clock: clock.now,
   } as const
-  await new Quota(own).grant('org', 10, { id: 'a' })
+  await new Credits(own).grant('org', 10, { id: 'a' })
   const answers: unknown[] = []
   const reserved = await credits.reserve('org', { rate: 8 })
   if (!reserved.success) throw new Error('It was denied.')
@@ -585,26 +585,23 @@ test('what does not go together is refused before any SQL, also without types', 
   const watched = watch(database.db)
   const { credits, prefix } = creditsOn({ db: watched.db })
   // biome-ignore lint/suspicious/noExplicitAny: that is the point.
-  const [untyped, all, limiter]: [any, any, any] = [credits, quota, Ratelimit.credits()]
-  const config = { db: watched.db, limiter, prefix }
+  const [untyped, all]: [any, any] = [credits, quota]
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const config = { db: watched.db, dated: true, prefix } as const
   const requests = [{ ratelimit: untyped, key: 'org' }]
-  const api = new Quota({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
   for (const call of [
     () => all.reserveAll(requests, { expires: '1h' }),
     () => all.reserveAll([{ ...requests[0], force: true }]),
     () => all.reserveAll([{ ...requests[0], limiter }]),
-    () => untyped.limit('org', { limiter: Ratelimit.balance() }),
-    () => untyped.resetUsedTokens('org'),
-    () => untyped.blockUntilReady('org', 0),
+    () => untyped.limit('org', { limiter }),
+    () => untyped.blockUntilReady('org', 0, { limiter }),
     () => block(untyped, 'org', '1m'),
     () => untyped.settle('text', 1),
-    () => api.limit('org', { limiter }),
-    () => usage({ db: watched.db, prefix, limiter, durable: true }),
-    // biome-ignore lint/suspicious/noExplicitAny: that is the point.
-    () => (api as any).grantsOf('org'),
-    // biome-ignore lint/suspicious/noExplicitAny: that is the point.
-    () => (api as any).voidGrant('org', 'a'),
-    ...['inMemoryBlock', 'keepEnded'].map((option) => async () => new Quota({ ...config, [option]: true })),
+    () => usage(untyped),
+    () => untyped.voidGrant.call(new Credits({ db: watched.db, prefix: 'undated' }), 'org', 'a'),
+    ...['inMemoryBlock', 'keepEnded', 'limiter', 'onOtherPlan'].map(
+      (option) => async () => new Credits({ ...config, [option]: true }),
+    ),
   ])
     await expect(call(), String(call)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(watched.statements).toEqual([])

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
-import { Quota } from '../../src/quota/index.ts'
-import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { deadlocks } from '../support/statistics.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { deadlocks } from '../../support/statistics.ts'
 
 // Grants are taken from exactly, whoever else takes from them at the same time.
 
@@ -14,10 +13,10 @@ function range(length: number): readonly number[] {
 }
 
 function creditsOn(prefix: string, processes: number, dryRun = false) {
-  const options = { limiter: Ratelimit.credits(), prefix, durable: true, timeout: false, dryRun } as const
+  const options = { dated: true, prefix, durable: true, timeout: false, dryRun } as const
   const pools = range(processes).map(() => database.connect(1).db)
-  const own = new Quota({ db: database.db, ...options })
-  return { own, pools, others: pools.map((db) => new Quota({ db, ...options })) }
+  const own = new Credits({ db: database.db, ...options })
+  return { own, pools, others: pools.map((db) => new Credits({ db, ...options })) }
 }
 
 test('32 callers use up three grants of different ends exactly, in their order', async () => {
@@ -36,7 +35,7 @@ test('32 callers use up three grants of different ends exactly, in their order',
         const { success } = await credits.limit('org', { rate })
         if (!success) continue
         sum += rate
-        const [first, second, third] = await own.grantsOf('org')
+        const [first, second, third] = await own.grants('org')
         // Nothing is taken from a grant as long as one before it has three.
         if (second && second.used > 0) expect(first?.left).toBeLessThan(3)
         if (third && third.used > 0) expect((first?.left ?? 0) + (second?.left ?? 0)).toBeLessThan(3)
@@ -45,7 +44,7 @@ test('32 callers use up three grants of different ends exactly, in their order',
     }),
   )
   const total = taken.reduce((sum, each) => sum + each, 0)
-  const rows = await own.grantsOf('org')
+  const rows = await own.grants('org')
   expect(rows.map(({ id }) => id)).toEqual(['first', 'second', 'third'])
   expect(rows.reduce((sum, { used }) => sum + used, 0)).toBe(total)
   // The last units may be too few for a call, but one call of each process asked for one unit near the end.
@@ -76,7 +75,7 @@ test('a dry run by 16 connections charges what fits, never more, and lets the re
   expect(used).toBe(charged.reduce((sum, each) => sum + each, 0))
   // A call for one unit is made near the end.
   expect(used).toBe(101)
-  expect((await own.grantsOf('org')).map(({ left }) => left)).toEqual([0, 0])
+  expect((await own.grants('org')).map(({ left }) => left)).toEqual([0, 0])
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
@@ -115,7 +114,7 @@ test('takes, refunds, settlements, grants and voids at once add up', async () =>
       }
     }),
   )
-  const rows = await own.grantsOf('org')
+  const rows = await own.grants('org')
   const usage = await own.getRemaining('org')
   const sum = (of: (row: (typeof rows)[number]) => number) => rows.reduce((all, row) => all + of(row), 0)
   const debt = usage.used - sum((row) => (row.ended ? 0 : row.used))
@@ -149,7 +148,7 @@ test('calls that need more grants than a statement has rows take all that there 
   const { remaining } = await own.getRemaining('org')
   expect(used + remaining).toBe(300)
   if (remaining > 0) expect(await own.limit('org', { rate: remaining })).toMatchObject({ success: true })
-  const rows = await own.grantsOf('org')
+  const rows = await own.grants('org')
   expect(rows.every((each) => each.used === 2)).toBe(true)
   expect(await deadlocks(database, pools)).toBe(0)
 })
@@ -158,14 +157,14 @@ test('with rollbacks in between, one committed call says that little is left, on
   const [undo, LOW] = [new Error('undo'), { left: 40 }]
   const pools = range(12).map(() => database.connect(1).db)
   const common = { prefix: 'low', durable: true, timeout: false } as const
-  const options = { ...common, limiter: Ratelimit.credits(), thresholds: [LOW] } as const
-  const own = new Quota({ db: database.db, ...options })
+  const options = { ...common, dated: true, thresholds: [LOW] } as const
+  const own = new Credits({ db: database.db, ...options })
   for (const round of range(3)) {
     // Two grants that both pay for some calls.
     for (const part of [1, 2]) await own.grant('org', 60, { id: `${round} ${part}`, priority: part })
     const told = await Promise.all(
       pools.map(async (db, process) => {
-        const credits = new Quota({ db, ...options })
+        const credits = new Credits({ db, ...options })
         let times = 0
         for (const turn of range(8)) {
           const isLost = (process + turn) % 3 === 0
@@ -205,8 +204,8 @@ test('a grant that commits while calls wait is not missed', async () => {
 })
 
 test('calls of many keys at once share statements, also those that pay a debt or make one', async () => {
-  const credits = new Quota({
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: 'keys', durable: true },
+  const credits = new Credits({
+    ...{ db: database.db, dated: true, prefix: 'keys', durable: true },
     cleanupProbability: 0,
   })
   const keys = range(60).map((i) => `key ${i}`)
@@ -217,7 +216,7 @@ test('calls of many keys at once share statements, also those that pay a debt or
   expect((await each((key) => credits.limit(key, { rate: 8 }))).filter(({ success }) => success)).toEqual([])
   const taken = await each((key) => credits.limit(key, { rate: 2 }))
   expect(new Set(taken.map(({ remaining }) => remaining))).toEqual(new Set([5]))
-  const rest = await each(async (key) => (await credits.grantsOf(key)).map(({ id, left }) => `${id} ${left}`))
+  const rest = await each(async (key) => (await credits.grants(key)).map(({ id, left }) => `${id} ${left}`))
   expect(rest).toEqual(keys.map(() => ['a 0', 'b 5']))
   await each((key) => credits.limit(key, { rate: 9, force: true }))
   const looks = await each((key) => credits.getRemaining(key))

@@ -1,5 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import { expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
@@ -31,7 +32,7 @@ async function manyGrants() {
   const clock = new TestClock()
   const common = { db: counting, durable: true, clock: clock.now, cleanupProbability: 0 }
   const prefix = `many ${++prefixes}`
-  const credits = new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
+  const credits = new Credits({ ...common, dated: true, prefix })
   const limiter = Ratelimit.fixedWindow(1, '50h')
   const windows = new Quota({ ...common, limiter, prefix: `${prefix} windows` })
   await Promise.all(

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
-import { limitAll, Ratelimit } from '../../src/index.ts'
-import { reserveAll, spend } from '../../src/quota/index.ts'
-import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
-import { deadlocks } from '../support/statistics.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
+import { deadlocks } from '../../support/statistics.ts'
 
 // Credits that end beside other limits: exact, whoever else takes from them at the same time.
 
@@ -21,9 +22,9 @@ function limitersOn(name: string, month: number, processes: number) {
       prefix: `${name} month`,
       timeout: false,
     }),
-    credits: new Ratelimit({
+    credits: new Credits({
       db,
-      limiter: Ratelimit.credits(),
+      dated: true,
       prefix: `${name} credits`,
       durable: true,
       timeout: false,
@@ -65,7 +66,7 @@ test('32 callers spend a month and three grants exactly, whatever is first', asy
   const sum = (place: number) => taken.reduce((all, paid) => all + (paid[place] ?? 0), 0)
   expect([sum(0), sum(1)]).toEqual([150, 458])
   expect((await own.monthly.getRemaining('org')).used).toBe(150)
-  expect((await own.credits.grantsOf('org')).map(({ left }) => left)).toEqual([0, 0, 0])
+  expect((await own.credits.grants('org')).map(({ left }) => left)).toEqual([0, 0, 0])
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
@@ -118,7 +119,7 @@ test('spends, estimates, costs, releases, single calls, grants and transactions 
       }
     }),
   )
-  const rows = await own.credits.grantsOf('org')
+  const rows = await own.credits.grants('org')
   const usage = await own.credits.getRemaining('org')
   const ofGrants = rows.reduce((sum, row) => sum + row.used, 0)
   expect((await own.monthly.getRemaining('org')).used).toBe(used.month)

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
-import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
+import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
@@ -13,8 +14,8 @@ let prefixes = 0
 
 function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), options = {}) {
   const { quota: speed, clock } = quotaOn(database, limiter)
-  const credits = new Quota({
-    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `all ${++prefixes}`, durable: true },
+  const credits = new Credits({
+    ...{ db: database.db, dated: true, prefix: `all ${++prefixes}`, durable: true },
     ...{ clock: clock.now, cleanupProbability: 0, ...options },
   })
   const limit = (rate: number, more = {}, options = {}) =>
@@ -27,7 +28,7 @@ function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), opti
     )
   /** What the window has used, and what the grants have left. */
   const books = async () => {
-    const left = (await credits.grantsOf('key')).map(({ id, left }) => [id, left] as const)
+    const left = (await credits.grants('key')).map(({ id, left }) => [id, left] as const)
     return { used: (await speed.getRemaining('key')).used, ...Object.fromEntries(left) }
   }
   return { speed, credits, clock, limit, books }
@@ -216,7 +217,7 @@ test('the credits of several keys are all consumed, or none, and refunds and loo
       results: [{ remaining: 0 }, { remaining: 5, returned: 4 }, { limit: 0, remaining: 0 }],
     },
   })
-  const left = async (key: string) => (await credits.grantsOf(key)).map((each) => each.left)
+  const left = async (key: string) => (await credits.grants(key)).map((each) => each.left)
   expect([await left('a'), await left('b')]).toEqual([
     [0, 0],
     [1, 4],
@@ -224,8 +225,11 @@ test('the credits of several keys are all consumed, or none, and refunds and loo
 })
 
 test('credits of one prefix and key in two tables are not the same', async () => {
-  const common = { db: database.db, limiter: Ratelimit.credits(), prefix: 'credits of two tables' }
-  const [kept, fleeting] = [new Ratelimit({ ...common, durable: true }), new Ratelimit(common)]
+  const common = { db: database.db, dated: true, prefix: 'credits of two tables' } as const
+  const [kept, fleeting] = [
+    new Credits({ ...common, durable: true }),
+    new Credits({ ...common, durable: false }),
+  ]
   await kept.grant('key', 5, { id: 'grant' })
   await fleeting.grant('key', 9, { id: 'grant' })
   const sources = [kept, fleeting].map((ratelimit) => ({ ratelimit, key: 'key' }))
@@ -270,8 +274,8 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
   const speed = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(99, '1h'), prefix: 'counted all' })
-  const credits = new Ratelimit({
-    ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted in all', durable: true },
+  const credits = new Credits({
+    ...{ ...options, dated: true, prefix: 'counted in all', durable: true },
   })
   const part = limitAll([{ ratelimit: credits, key: 'key', rate: 0.5 }])
   await expect(part).rejects.toMatchObject({ code: 'INVALID_RATE' })

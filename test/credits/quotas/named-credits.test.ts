@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import {
   openReservations,
@@ -29,7 +30,7 @@ function sourcesOf(options: Partial<QuotaConfig> = {}, more: { readonly hashKeys
   const prefix = `named credits ${++prefixes}`
   const process = () => {
     const common = { db: database.db, cleanupProbability: 0, durable: true, clock: clock.now, ...more }
-    const credits = new Quota({ ...common, limiter: Ratelimit.credits(), prefix })
+    const credits = new Credits({ ...common, dated: true, prefix })
     const month = new Quota(config)
     const both = [
       { ratelimit: month, key: 'org' },
@@ -40,7 +41,7 @@ function sourcesOf(options: Partial<QuotaConfig> = {}, more: { readonly hashKeys
   const [mine, theirs] = [process(), process()]
   /** What the month has used, what each grant has left, and what is owed. */
   const books = async () => {
-    const grants = await mine.credits.grantsOf('org')
+    const grants = await mine.credits.grants('org')
     const live = grants.filter(({ ended }) => !ended)
     const owed = (await mine.credits.getRemaining('org')).used - live.reduce((sum, { used }) => sum + used, 0)
     return [(await mine.month.getRemaining('org')).used, ...live.map(({ left }) => left), owed]
@@ -201,7 +202,7 @@ test('a plan is refused, and so is a name that is not whole', async () => {
   const reserved = await mine.credits.reserve('org', NAMED)
   if (!reserved.success) expect.fail('denied')
   const refused = { code: 'INVALID_OPTION' }
-  const plan: object = { limiter: Ratelimit.balance() }
+  const plan: object = { limiter: Ratelimit.fixedWindow(5, '1h') }
   await expect(mine.credits.settle({ key: 'org', id: 'job' }, 1, plan)).rejects.toMatchObject(refused)
   await expect(reserved.commit(1, plan)).rejects.toMatchObject(refused)
   await expect(reserved.commit(1.5)).rejects.toMatchObject({ code: 'INVALID_RATE' })

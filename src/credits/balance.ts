@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
-import { limiterOf } from './limiter.ts'
-import { type ColumnOf, ROWS } from './rows.ts'
-import { countAfter, countNumberAfter } from './window.ts'
+import type { Algorithm, Numbers, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { limiterOf } from '../kernel/limits/limiter.ts'
+import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
+import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 
 /**
  * `prevCount` is the sum of all grants, `count` is the used part of it. Both are whole numbers, so they stay
@@ -92,26 +92,7 @@ const BALANCE: StoredLimiter = {
   windowMs: undefined,
 }
 
-/**
- * Prepaid credits, in whole units: `Ratelimit.grant` adds credits, calls take them, and nothing refills. A key
- * without a grant has none. Rows never expire.
- *
- * Its calls refuse a `limiter` of another algorithm with `INVALID_LIMIT`, because the credits would be lost.
- * Give it a prefix of its own.
- *
- * In answers, `limit` is the sum of all grants, and `remaining` is the unused part. `reset` is `Infinity` once
- * something is used, and `retryAfter` of a denial is `Infinity` too.
- *
- * @example
- * ```ts
- * import { Ratelimit } from 'drizzle-ratelimit'
- * import { db } from './app.ts'
- *
- * const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
- * await credits.grant('org:1', 1000)
- * await credits.limit('org:1', { rate: 40 })
- * ```
- */
+/** The limit of undated credits: what was granted to a key. Its row never expires. */
 export function balance(): StoredLimiter {
   return BALANCE
 }

@@ -1,0 +1,52 @@
+import type { Answered } from '../kernel/answers/answer.ts'
+import type { LimitResult, Usage } from '../kernel/answers/results.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { answerOnce } from '../kernel/lists/limit-once.ts'
+import type { Call } from '../kernel/store/call.ts'
+import { fundedCall } from './funded.ts'
+import type { CreditLimitOptions } from './options.ts'
+import { sumOf } from './purse.ts'
+import { readSums } from './read.ts'
+import type { Account } from './seen.ts'
+import { usageOf } from './usage.ts'
+
+// What only the calls of dated credits need. It is loaded on first use.
+
+export { fundedCall } from './funded.ts'
+export { grant, grantsOf, voidGrant } from './grants.ts'
+export { accountOf } from './read.ts'
+
+/** What was given back in the end. If others have given back to the same grants meanwhile, it tries again. */
+export async function givenBack(
+  account: Account,
+  { rate = 1, tx }: CreditLimitOptions,
+  { answer, parts = [] }: Answered,
+): Promise<LimitResult> {
+  if (!answer.success || answer.repeated) return answer
+  const { returned = 0 } = answer
+  if (returned >= sumOf(parts)) return answer
+  const rest = { rate: rate + returned, tx }
+  try {
+    const call = fundedCall(account, account.key, rest)
+    const more = await givenBack(account, rest, await answerOnce(call, undefined, tx))
+    return more.success ? { ...more, returned: returned + (more.returned ?? 0) } : answer
+  } catch (error) {
+    // What was given back until now counts, unless the transaction is lost anyway.
+    if (account.checker.joined(tx)) throw error
+    return answer
+  }
+}
+
+/** Looks at the keys of calls, in one statement. */
+export async function lookAtAll(
+  checker: Checker,
+  looks: readonly Call[],
+  tx: CreditLimitOptions['tx'],
+): Promise<Usage[]> {
+  const sums = await readSums(
+    checker,
+    looks.map(({ key }) => key),
+    tx,
+  )
+  return sums.map(usageOf)
+}
