@@ -30,9 +30,9 @@ const MISTAKES: readonly (readonly [line: string, name: string])[] = [
     'needs a PostgreSQL database',
   ],
   ['new Ratelimit({ db, limiter })', "'prefix'"],
-  ["new Ratelimit({ db, limiter: { tokens: 5, window: '1m' }, prefix: 'api' })", "'tokens'"],
+  ["new Ratelimit({ db, limiter: { tokens: 5, window: '1m' }, prefix: 'api' })", "'Limiter'"],
   ["limitAll([{ ratelimit: api, key: 'k' }], { wait: '5s', tx })", "'Database'"],
-  ["new Ratelimit({ db, limiter, prefix: 'api', synchronousCommit: true })", 'synchronousCommit'],
+  ["new Ratelimit({ db, limiter, prefix: 'api', synchronousCommit: true })", "'durable'"],
 ]
 
 /** The oldest compiler, the last one before 7, and the newest. */
@@ -45,12 +45,18 @@ beforeAll(async () => {
   await writeFile(join(inject('consumer'), 'mistakes.mts'), [APPLICATION, ...lines].join('\n'))
 })
 
-describe.concurrent.each(Object.entries(COMPILERS))('TypeScript %s', (_, compiler) => {
+describe.concurrent.each(Object.entries(COMPILERS))('TypeScript %s', (version, compiler) => {
   test('names what is wrong', async ({ expect }) => {
     const said = await runScript(`${compiler}/bin/tsc`, [...OPTIONS, '--pretty', 'false', 'mistakes.mts'])
     const errors = said.split(/^mistakes\.mts/m).slice(1)
     expect(errors).toHaveLength(MISTAKES.length)
-    for (const [place, error] of errors.entries()) expect(textOf(error)).toContain(MISTAKES[place]?.[1])
+    const texts = errors.map((error, place) => {
+      const [line, name] = MISTAKES[place] as (typeof MISTAKES)[number]
+      const [[, column] = [], text] = [error.match(/,(\d+)\)/) ?? [], textOf(error)]
+      expect(text).toContain(name)
+      return `${line}\n${' '.repeat(Number(column) - 1)}^\n${text}\n`
+    })
+    await expect(texts.join('\n')).toMatchFileSnapshot(`mistakes/${version}.txt`)
   })
 })
 
