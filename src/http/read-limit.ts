@@ -35,7 +35,7 @@ export function readLimit<Context>(
   checkOption(typeof resetOnSuccess === 'boolean', 'resetOnSuccess must be true or false.')
   checkOption(
     !resetOnSuccess || !isPrepaid(own),
-    'Credits cannot be reset, so resetOnSuccess has no meaning.',
+    'resetOnSuccess cannot be combined with credits, which cannot be reset.',
   )
   const rateOf = readRate(rate, routeOf, (cost) => {
     checkCost(cost, ratelimit.prefix)
