@@ -33,7 +33,7 @@ async function files(): Promise<string[]> {
       (await readdir(name, { recursive: true })).map((file) => join(name, file)),
     ),
   )
-  return ['README.md', ...folders.flat()].filter((file) => /\.(ts|md)$/.test(file))
+  return ['README.md', 'CONTEXT.md', ...folders.flat()].filter((file) => /\.(ts|md)$/.test(file))
 }
 
 test('every example in the documents and the doc comments compiles', async () => {
