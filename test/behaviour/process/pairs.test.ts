@@ -5,7 +5,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { completed, FEATURES, REFUSED_PAIRS, scenarios } from '../../support/pairs/cover.ts'
 import { LIMITS, OPTIONS, PREPAID, TABLES } from '../../support/pairs/features.ts'
-import { REFUSED } from '../../support/pairs/refused.ts'
+import { featureOf, REFUSED } from '../../support/pairs/refused.ts'
 import { chargeIn, run, scenarioOf } from '../../support/pairs/scenario.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -32,7 +32,7 @@ test.each(REFUSED_PAIRS)('%s with %s is refused before any SQL', async (...pair)
 
 /** What a layer of `use` cannot be combined with. It says so itself. */
 const BY_LAYERS = REFUSED.flatMap(({ these, others, because }) =>
-  these.flatMap((one) => others.map((other) => [one, other, because] as const)),
+  these.flatMap((one) => others.map((other) => [featureOf(one), featureOf(other), because] as const)),
 ).filter(([...pair]) => {
   const isOfConfig = (name: string) => name in LIMITS || name in PREPAID || name in OPTIONS
   return pair.slice(0, 2).every(isOfConfig) && pair.some((name) => 'use' in (OPTIONS[name]?.([]) ?? {}))

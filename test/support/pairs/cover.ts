@@ -1,6 +1,6 @@
 import { ACTS, CHARGES } from './calls.ts'
 import { LIMITS, NEEDS, OPTIONS, PREPAID, WORDS } from './features.ts'
-import { REFUSED } from './refused.ts'
+import { featureOf, REFUSED } from './refused.ts'
 
 // Which pairs of features there are, and sets of features that have all of those which are allowed.
 
@@ -37,7 +37,7 @@ export function withNeed(feature: string, others: readonly string[]): string[] {
 
 /** The pairs that are refused themselves, and not by what one of them needs. */
 export const REFUSED_PAIRS: readonly Pair[] = REFUSED.flatMap(({ these, others }) =>
-  these.flatMap((one) => others.map((other): Pair => [one, other])),
+  these.flatMap((one) => others.map((other): Pair => [featureOf(one), featureOf(other)])),
 )
 
 const REFUSED_NAMES = new Set(REFUSED_PAIRS.map((pair) => nameOf(...pair)))

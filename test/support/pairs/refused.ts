@@ -1,9 +1,14 @@
-/** Features that cannot be combined with others. */
+/** Features that cannot be combined with others, each with its value if only that one is refused. */
 export interface Refused {
   readonly these: readonly string[]
   readonly others: readonly string[]
   /** Why. What means something, but was not built, says `Not yet`. */
   readonly because: string
+}
+
+/** The feature without its value. */
+export function featureOf(written: string): string {
+  return written.replace(/: .*/, '')
 }
 
 const PREPAID = ['Credits', 'dated']
@@ -17,13 +22,13 @@ export const REFUSED: readonly Refused[] = [
     because: 'Calls sweep nothing, so that no period is lost.',
   },
   {
-    these: ['coalesce'],
+    these: ['coalesce: false'],
     others: ['connections'],
     because: 'Without coalescing each call takes a connection.',
   },
   {
     these: ['prefetch'],
-    others: ['durable', ...PREPAID],
+    others: ['durable: true', ...PREPAID],
     because: 'A process that crashes would lose units that were paid for.',
   },
   {
@@ -38,7 +43,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['prefetch'],
-    others: ['coalesce'],
+    others: ['coalesce: false'],
     because: 'Calls of several requests share the units.',
   },
   {
@@ -132,7 +137,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['changePlan'],
-    others: ['onOtherPlan'],
+    others: ["onOtherPlan: 'throw'"],
     because: 'The new period would be refused as one of another plan.',
   },
   {
