@@ -7,7 +7,6 @@ const BY_NAME = [
   '@as-integrations/express5',
   'eventsource-parser',
   'graphql-query-complexity',
-  'graphql-yoga',
   'typescript-5.4',
   'typescript-5.9',
 ]

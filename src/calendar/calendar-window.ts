@@ -49,7 +49,10 @@ export function calendarWindow(
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
   const { every = 1, rollover } = options
-  const own = { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS * every }
+  // Of hours it is one hour: no start of another process may then be taken for this one's, as `drift.ts` does
+  // for longer periods. A change of the clocks can cut them into pieces that are as near to each other.
+  const hours = MAX_HOURS[period] * (period === 'hour' ? 1 : every)
+  const own = { limit: tokens, periodMs: hours * HOUR_MS }
   const withTokens = (other: number) => calendarWindow(other, period, resizedOptions(options, other))
   const calendar = { periodAt, name, withTokens }
   return rollover === undefined

@@ -602,6 +602,22 @@ describe('in limitAll with a limit per second', () => {
   })
 })
 
+test.each([
+  ['back', '2026-10-25T00:00Z', '2026-10-25T01:00Z', '2026-10-25T03:00Z'],
+  ['forward', '2026-03-28T23:00Z', '2026-03-29T01:00Z', '2026-03-29T02:00Z'],
+])('two hours that clocks cut when they go %s are two periods', async (_, first, second, end) => {
+  const { clock, limit } = setUp(calendarWindow(5, 'hour', { every: 2, timeZone: 'Europe/Berlin' }))
+  clock.ms = Date.parse(first)
+  expect(await limit(5)).toMatchObject({ success: true, start: Date.parse(first), reset: Date.parse(second) })
+  clock.ms = Date.parse(second) - 1
+  expect(await limit(1)).toMatchObject({ success: false, retryAfter: 1 })
+  clock.ms = Date.parse(second)
+  expect(await limit(5)).toMatchObject({ success: true, start: Date.parse(second), reset: Date.parse(end) })
+  expect(await limit(1)).toMatchObject({ success: false, retryAfter: Date.parse(end) - Date.parse(second) })
+  clock.ms = Date.parse(end)
+  expect(await limit(5)).toMatchObject({ success: true, start: Date.parse(end) })
+})
+
 describe('refused before any SQL', () => {
   /** Values that TypeScript would refuse. */
   function untyped<T>(value: unknown): T {

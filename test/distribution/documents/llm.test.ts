@@ -96,8 +96,8 @@ function model(): string {
 }
 
 const PROMPT = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Tell me more.' }] }]
-/** Four characters are a token. */
-const PROMPT_TOKENS = Math.ceil(JSON.stringify(PROMPT).length / 4)
+/** Four characters are a token, of the prompt and the tools. */
+const PROMPT_TOKENS = Math.ceil(JSON.stringify([PROMPT, undefined]).length / 4)
 const MOST = 1000
 
 type StreamResult = Awaited<ReturnType<MockLanguageModelV3['doStream']>>
@@ -172,7 +172,7 @@ test.each(PARTS.map((_, n) => n))('a client that goes away after %i parts', asyn
   for (let i = 0; i < n; i++) await reader.read()
   await reader.cancel('gone')
   const [ofMonth = 0, ...others] = await charged()
-  // One part may have been read ahead.
+  // One part may have been read ahead. The prompt is charged in any case.
   expect([costAfter(n), costAfter(n + 1), n + 1 === PARTS.length ? 37 : costAfter(n)]).toContain(ofMonth)
   expect(others).toEqual([ofMonth, ofMonth])
 })
@@ -184,17 +184,22 @@ test.each(PARTS.map((_, n) => n))('a stream that breaks after %i parts', async (
   expect(await charged()).toEqual([cost, cost, cost])
 })
 
-test('a signal that ends the call before the first token leaves the prompt charged', async () => {
-  const abort = new DOMException('gone', 'AbortError')
-  await expect(readAll(await streamOf(breaking([], abort)))).rejects.toThrow('gone')
-  expect(await charged()).toEqual([PROMPT_TOKENS, PROMPT_TOKENS, PROMPT_TOKENS])
-  await expect(streamOf(() => Promise.reject(abort))).rejects.toThrow('gone')
-  expect(await charged()).toEqual([2 * PROMPT_TOKENS, 2 * PROMPT_TOKENS, 2 * PROMPT_TOKENS])
-})
+test.each(['AbortError', 'TimeoutError', 'ResponseAborted'])(
+  'a signal that ends the call before the first token leaves the prompt charged: %s',
+  async (name) => {
+    const abort = Object.assign(new Error('gone'), { name })
+    await expect(readAll(await streamOf(breaking([], abort)))).rejects.toThrow('gone')
+    expect(await charged()).toEqual([PROMPT_TOKENS, PROMPT_TOKENS, PROMPT_TOKENS])
+    await expect(streamOf(() => Promise.reject(abort))).rejects.toThrow('gone')
+    expect(await charged()).toEqual([2 * PROMPT_TOKENS, 2 * PROMPT_TOKENS, 2 * PROMPT_TOKENS])
+  },
+)
 
-function refusal(statusCode: number, headers: Record<string, string> = {}): APICallError {
+/** Without a status the provider was not reached. */
+function refusal(statusCode: number | undefined, headers: Record<string, string> = {}): APICallError {
   const rest = { url: 'https://model.test', requestBodyValues: {}, responseHeaders: headers }
-  return new APICallError({ message: `status ${statusCode}`, statusCode, ...rest })
+  const status = statusCode === undefined ? { isRetryable: true } : { statusCode }
+  return new APICallError({ message: `status ${statusCode}`, ...status, ...rest })
 }
 
 test('a call that the provider refuses costs nothing', async () => {
@@ -220,6 +225,58 @@ test.each([
   await expect(streamOf(asked)).rejects.toMatchObject({ retryAfter: 1 })
   vi.setSystemTime(Date.now() + 1)
   expect(await readAll(await streamOf(asked))).toEqual(PARTS)
+})
+
+test('a signal with a reason of its own is a client that has gone away too', async () => {
+  const mock = modelWith(() => Promise.reject(new Error('reason')))
+  const wrapped = wrapLanguageModel({ model: mock, middleware: metered(org) })
+  const abortSignal = AbortSignal.abort(new Error('reason'))
+  await expect(wrapped.doStream({ prompt: PROMPT, abortSignal })).rejects.toThrow('reason')
+  expect((await charged())[0]).toBe(PROMPT_TOKENS)
+})
+
+test('a stream that ends without its usage is charged the prompt and the answer', async () => {
+  const usage = { ...USAGE, outputTokens: { total: undefined, text: undefined, reasoning: undefined } }
+  const finish: Part = { type: 'finish', usage, finishReason: { unified: 'stop', raw: undefined } }
+  await readAll(await streamOf(parts([...PARTS.slice(0, -1), finish])))
+  expect((await charged())[0]).toBe(costAfter(PARTS.length))
+  await readAll(await streamOf(parts([finish])))
+  expect((await charged())[0]).toBe(costAfter(PARTS.length) + PROMPT_TOKENS)
+})
+
+test('the model is told the most that its answer may have, and a file is no text', async () => {
+  const asked = vi.fn(async () => ({
+    content: [],
+    finishReason: { unified: 'stop' as const, raw: undefined },
+    usage: USAGE,
+    warnings: [],
+  }))
+  const mock = new MockLanguageModelV3({ modelId: model(), doGenerate: asked })
+  const wrapped = wrapLanguageModel({ model: mock, middleware: metered(org) })
+  const data = new Uint8Array(100_000)
+  const file = { type: 'file' as const, data, mediaType: 'image/png' }
+  await wrapped.doGenerate({ prompt: [{ role: 'user', content: [file] }] })
+  expect(asked).toHaveBeenCalledWith(expect.objectContaining({ maxOutputTokens: MOST }))
+  await wrapped.doGenerate({ prompt: PROMPT, maxOutputTokens: 7 })
+  expect(asked).toHaveBeenCalledWith(expect.objectContaining({ maxOutputTokens: 7 }))
+})
+
+test('an early answer does not shorten a block, and a block that fails hides no error', async () => {
+  const refused = (retryAfter: string) =>
+    streamOf(() => Promise.reject(refusal(429, { 'retry-after': retryAfter })))
+  let answer = (_: string) => {}
+  const slow = streamOf(async () => {
+    const retryAfter = await new Promise<string>((resolve) => {
+      answer = resolve
+    })
+    throw refusal(429, { 'retry-after': retryAfter })
+  })
+  await vi.waitFor(async () => expect((await charged())[0]).toBeGreaterThan(0))
+  await expect(refused('600')).rejects.toThrow('status 429')
+  const { blockedUntil } = await meter.provider.getRemaining(model())
+  answer('7')
+  await expect(slow).rejects.toThrow('status 429')
+  expect((await meter.provider.getRemaining(model())).blockedUntil).toBe(blockedUntil)
 })
 
 test('what one limit denies, the others do not pay', async () => {
@@ -270,14 +327,23 @@ test('streamText and generateText are limited', async () => {
   expect((await generateText(call)).text).toBe('sixteen characters')
   expect(await charged()).toEqual([74, 74, 74])
 
+  // The provider was not reached.
+  doGenerate.mockRejectedValueOnce(refusal(undefined))
+  await expect(generateText(call)).rejects.toThrow('status undefined')
+  expect(await charged()).toEqual([74, 74, 74])
+
   doGenerate.mockRejectedValueOnce(refusal(400))
   await expect(generateText(call)).rejects.toThrow('status 400')
   expect(await charged()).toEqual([74, 74, 74])
 
-  // The connection breaks: the model may have run.
-  doGenerate.mockRejectedValueOnce(new TypeError('fetch failed'))
-  await expect(generateText(call)).rejects.toThrow('fetch failed')
-  expect((await charged())[0]).toBeGreaterThan(74 + MOST)
+  // The connection breaks, or the answer cannot be read: the model may have run.
+  doGenerate.mockRejectedValueOnce(new TypeError('terminated'))
+  await expect(generateText(call)).rejects.toThrow('terminated')
+  const [once = 0] = await charged()
+  expect(once).toBeGreaterThan(74 + MOST)
+  doGenerate.mockRejectedValueOnce(refusal(200))
+  await expect(generateText(call)).rejects.toThrow('status 200')
+  expect((await charged())[0]).toBe(2 * once - 74)
 
   await meter.month.limit(org, { rate: 1_000_000, force: true })
   await expect(generateText(call)).rejects.toBeInstanceOf(QuotaExceeded)
@@ -325,7 +391,8 @@ test('fetch: the events, and what they cost', async () => {
     await reader.read()
     await reader.cancel()
     const cut = (await charged())[0] ?? 0
-    expect([PROMPT_TOKENS + 2, PROMPT_TOKENS + 4, 37]).toContain(cut - 37)
+    const prompt = Math.ceil(JSON.stringify(PROMPT).length / 4)
+    expect([prompt + 2, prompt + 4, 37]).toContain(cut - 37)
 
     fetch.mockImplementation(async () => Promise.reject(new TypeError('fetch failed')))
     await expect(ask()).rejects.toThrow('fetch failed')

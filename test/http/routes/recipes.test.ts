@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join, resolve } from 'node:path'
 import 'reflect-metadata'
+import { type ApolloServer, HeaderMap } from '@apollo/server'
 import { getRequestListener } from '@hono/node-server'
 import { ApolloDriver, type ApolloDriverConfig } from '@nestjs/apollo'
 import { type CanActivate, Controller, Get, Module, UseGuards } from '@nestjs/common'
@@ -53,20 +54,24 @@ async function serveSvelteKit(address: string, resolve: () => Promise<Response>)
 }
 
 test('GraphQL: an operation costs the sum of its fields, and a denied one runs no resolver', async () => {
-  const { yoga } = await block<{ yoga: { fetch(url: string, init: RequestInit): Promise<Response> } }>(
-    'GraphQL',
-  )
-  const send = async (query: string, key: string, variables?: object) => {
-    const headers = { 'content-type': 'application/json', 'x-api-key': key }
-    const body = JSON.stringify({ query, variables })
-    const response = await yoga.fetch('http://app.test/graphql', { method: 'POST', headers, body })
-    return { response, answer: await response.json() }
+  const { server } = await block<{ server: ApolloServer<{ user: string }> }>('GraphQL')
+  const send = async (query: string, user: string, variables?: object) => {
+    const { body, headers, status } = await server.executeHTTPGraphQLRequest({
+      httpGraphQLRequest: {
+        ...{ method: 'POST', search: '', body: variables ? { query, variables } : { query } },
+        headers: new HeaderMap([['content-type', 'application/json']]),
+      },
+      context: async () => ({ user }),
+    })
+    if (body.kind !== 'complete') throw new Error('The answer is a stream.')
+    return { status: status ?? 200, headers, answer: JSON.parse(body.string) }
   }
+  await server.start()
   // The limit of the documents' application is five a minute.
   for (let i = 0; i < 5; i++) expect((await send('{ me }', 'ada')).answer).toEqual({ data: { me: 'Ada' } })
   const denied = await send('{ me }', 'ada')
-  expect(denied.response.status).toBe(429)
-  expect(Number(denied.response.headers.get('retry-after'))).toBeGreaterThan(0)
+  expect(denied.status).toBe(429)
+  expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(0)
   expect(denied.answer).toMatchObject({
     errors: [{ message: 'Too many requests.', extensions: { code: 'RATE_LIMITED' } }],
   })
@@ -76,13 +81,17 @@ test('GraphQL: an operation costs the sum of its fields, and a denied one runs n
   const aliases = await send('{ a: me b: me c: me d: me e: me f: me }', 'eve')
   expect(aliases.answer).toMatchObject({ errors: [{ extensions: { retryAfterMs: null } }] })
   const spread = 'fragment Three on Query { x: me y: me z: me }'
-  expect((await send(`{ ...Three ...Three } ${spread}`, 'eve')).response.status).toBe(429)
+  expect((await send(`{ ...Three ...Three } ${spread}`, 'eve')).status).toBe(429)
   const reports = 'query Reports($first: Int!) { reports(first: $first) }'
   expect((await send(reports, 'eve', { first: 0 })).answer).toEqual({ data: { reports: [] } })
-  expect((await send(reports, 'eve', { first: 1 })).response.status).toBe(429)
+  expect((await send(reports, 'eve', { first: 1 })).status).toBe(429)
+  // Nothing pays for something else.
+  const both = 'query Both($less: Int!) { a: reports(first: 1) b: reports(first: $less) }'
+  expect((await send(both, 'eve', { less: -1 })).status).toBe(429)
   // What is no operation costs nothing.
   expect((await send('{ nothing }', 'eve')).answer.errors[0].message).toMatch(/nothing/)
-  expect((await send('{ a: me b: me c: me d: me e: me }', 'eve')).response.status).toBe(200)
+  expect((await send('{ a: me b: me c: me d: me e: me }', 'eve')).status).toBe(200)
+  await server.stop()
 })
 
 test('SvelteKit: a response whose headers cannot be changed is sent with those of the limit', async () => {
