@@ -4,6 +4,7 @@ import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } 
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Database } from './kernel/database/database.ts'
 import { checkTablesGiven } from './kernel/database/given.ts'
+import type { AnyCredits } from './kernel/engine/any-credits.ts'
 import * as rowNumbers from './kernel/engine/row-numbers.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { checkOption } from './kernel/options/validate.ts'
@@ -176,14 +177,18 @@ function databaseOf(kysely: KyselyDatabase): Database {
  *   .execute()
  * ```
  */
-export function usedOf(table: string, limiter: Limiter, options?: rowNumbers.RowOptions): RawBuilder<number> {
+export function usedOf(
+  table: string,
+  limiter: Limiter | AnyCredits,
+  options?: rowNumbers.RowOptions,
+): RawBuilder<number> {
   return inKysely(rowNumbers.usedOf(columnsIn(table), limiter, options))
 }
 
 /** The whole units that a row has left under the limit, as an expression; see {@link usedOf}. */
 export function remainingOf(
   table: string,
-  limiter: Limiter,
+  limiter: Limiter | AnyCredits,
   options?: rowNumbers.RowOptions,
 ): RawBuilder<number> {
   return inKysely(rowNumbers.remainingOf(columnsIn(table), limiter, options))
@@ -192,7 +197,7 @@ export function remainingOf(
 /** The Unix milliseconds at which the limit of a row is full again, as an expression; see {@link usedOf}. */
 export function resetOf(
   table: string,
-  limiter: Limiter,
+  limiter: Limiter | AnyCredits,
   options?: rowNumbers.RowOptions,
 ): RawBuilder<number> {
   return inKysely(rowNumbers.resetOf(columnsIn(table), limiter, options))

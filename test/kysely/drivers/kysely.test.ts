@@ -1,4 +1,5 @@
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { Credits } from 'drizzle-ratelimit/credits'
 import { fromKysely, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/kysely'
 import type { Kysely } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -135,6 +136,19 @@ test('rows in a query of Kysely have the numbers of a look', async () => {
       }),
     )
   }
+})
+
+test('what credits have, in a query of Kysely', async () => {
+  const credits = new Credits({ db: fromKysely(kysely), prefix: 'kysely credits' })
+  await credits.grant('a', 10)
+  await credits.limit('a', { rate: 3 })
+  const columns = { used: usedOf('stored', credits), remaining: remainingOf('stored', credits) }
+  const rows = await (kysely as unknown as Kysely<Queried>)
+    .selectFrom('rate_limit_durable as stored')
+    .where('stored.prefix', '=', 'kysely credits')
+    .select(['stored.key', columns.used.as('used'), columns.remaining.as('remaining')])
+    .execute()
+  expect(rows).toEqual([{ key: 'a', used: 3, remaining: 7 }])
 })
 
 interface Queried {
