@@ -53,7 +53,7 @@ type DatedConfig<D> = EitherCredits<D> & {
 export type CreditsConfig<Dated extends boolean = boolean, D = Database> = (
   | DatedConfig<D>
   | UndatedConfig<D>
-) & { readonly dated?: Dated }
+) & { readonly dated?: Dated } & (Dated extends true ? { readonly dated: true } : unknown)
 
 /** Options of `grant` of undated credits. */
 export interface GrantOptions extends TxOptions, OnceOptions {}
@@ -88,11 +88,11 @@ const OF_BOTH = {
   ...{ tables: true, autoMigrate: true, waitUntil: true, preparedStatements: true, dryRun: true },
   ...{ timeout: true, hashKeys: true, cleanupProbability: true, thresholds: true, coalesce: true },
   ...{ connections: true, onError: true, onDegraded: true, use: true, keep: true },
-} as const
-const UNDATED: NamesOf<UndatedConfig<Database> & DatedConfig<Database>> = {
+} as const satisfies NamesOf<DatedConfig<Database>>
+const UNDATED = {
   ...OF_BOTH,
   ...{ keep: needsDated, onOtherPlan: true },
-}
+} as const satisfies NamesOf<DatedConfig<Database> | UndatedConfig<Database>>
 
 /** @throws RatelimitError `INVALID_OPTION` for an unknown option */
 export function checkNames(config: object): void {

@@ -30,7 +30,7 @@ export interface SettleAllOptions {
 export interface CommitSpentOptions extends SettleAllOptions {
   /**
    * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
-   * with its period; for a balance it stays. Default: `'last'`.
+   * with its period; for credits it stays. Default: `'last'`.
    */
   readonly debt?: 'first' | 'last' | undefined
 }
@@ -49,20 +49,31 @@ export type SettleOptions = TxOptions &
       }
   )
 
-/** Options of `settleExpired`. */
-export interface SettleExpiredOptions {
-  /** The limiter whose reservations are ended. */
+interface Ending {
+  /** The limiter, or the credits, whose reservations are ended. */
   readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter } | AnyCredits
   /** Whether the estimates are given back, or stay charged as costs. */
   readonly as: 'release' | 'charge'
   /** The most reservations to end. Default: `100`. */
   readonly limit?: number
+}
+
+interface EndingWithPlans extends Ending {
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter }
   /**
    * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Default: the
    * limiter's; reservations that were made with another `limiter` are then refused.
    */
   readonly limiterOf?: ((key: string) => Limiter) | undefined
 }
+
+interface EndingWithoutPlans extends Ending {
+  /** Credits have no plans. */
+  readonly limiterOf?: never
+}
+
+/** Options of `settleExpired`. */
+export type SettleExpiredOptions = EndingWithPlans | EndingWithoutPlans
 
 // The options of each call, with their checks, as in `call-table.ts`. This file is loaded on first use.
 

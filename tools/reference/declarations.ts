@@ -34,7 +34,10 @@ export function memberOf(name: string, node: Node, nodes: readonly Node[]): stri
 
 function unionOf(types: Set<string>): string {
   const isEither = types.has('boolean') || (types.has('true') && types.has('false'))
-  const others = [...types].filter((type) => !isEither || !/^(boolean|true|false)$/.test(type))
+  const isWithin = (type: string) => [...types].some((other) => other.startsWith(`${type} | `))
+  const others = [...types].filter(
+    (type) => !isWithin(type) && (!isEither || !/^(boolean|true|false)$/.test(type)),
+  )
   return [...(isEither ? ['boolean'] : []), ...others].join(' | ')
 }
 

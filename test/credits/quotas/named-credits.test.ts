@@ -360,7 +360,7 @@ describe('settleExpired', () => {
     const limiterOf = () => Ratelimit.fixedWindow(10, '1h')
     const ended = database.db.transaction(async (tx) => {
       const { db, statements } = watch(tx)
-      const end = settleExpired(db, { ratelimit, as: 'release', limiterOf })
+      const end = settleExpired(db, { ratelimit, as: 'release', limiterOf: limiterOf as never })
       await expect(end).rejects.toMatchObject({ code: 'INVALID_OPTION' })
       return statements
     })

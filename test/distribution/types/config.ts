@@ -22,7 +22,15 @@ import {
   Ratelimit,
   type Usage,
 } from '../../../src/index.ts'
-import { prorate, Quota, reserveAll, settle, spend, type Threshold } from '../../../src/quota/index.ts'
+import {
+  prorate,
+  Quota,
+  reserveAll,
+  settle,
+  settleExpired,
+  spend,
+  type Threshold,
+} from '../../../src/quota/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
@@ -314,6 +322,13 @@ new Credits({
 new Credits({ db, dated: true, prefix: 'credits', dryRun: true, connections: 2 })
 new Credits({ db, prefix: 'credits', use: [citus(), countDenials()], onOtherPlan: 'throw' })
 new Credits({ db, prefix: 'credits', dated: false, durable: false })
+// @ts-expect-error they would be undated
+new Credits<true>({ db, prefix: 'credits' })
+// @ts-expect-error the same
+const wronglyDated: Credits<true> = new Credits({ db, prefix: 'credits' })
+// @ts-expect-error they would be dated
+const wronglyUndated: Credits = new Credits({ db, prefix: 'credits', dated: true })
+void [wronglyDated, wronglyUndated]
 // @ts-expect-error nothing of them ends
 new Credits({ db, prefix: 'credits', keep: '1d' })
 // @ts-expect-error a balance has no limiter
@@ -411,6 +426,12 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await api.limit('org', { dated: true })
   const balance = new Credits({ db, prefix: 'balance' })
+  await settleExpired(db, { ratelimit: balance, as: 'release' })
+  await settleExpired(db, { ratelimit: api, as: 'release', limiterOf: () => limiter })
+  // @ts-expect-error credits have no plans
+  await settleExpired(db, { ratelimit: balance, as: 'release', limiterOf: () => limiter })
+  // @ts-expect-error the same
+  await usage(balance, { limiterOf: () => limiter })
   await balance.grant('org', 500)
   await balance.grant('org', 500, { once: { id: 'payment', for: '90d' } })
   // @ts-expect-error a balance has no grants of their own
