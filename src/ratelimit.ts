@@ -98,9 +98,9 @@ export class Ratelimit<D = Database> {
    * With `tx` it joins your transaction: the row stays locked until the transaction ends, and a rollback undoes
    * the charge.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_DURATION`
-   * (of `once`), `INVALID_CLOCK` before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to
-   * count, `OTHER_PLAN` with `onOtherPlan: 'throw'`, `ENTRIES_FAILED` with a ledger; from the database
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_DURATION` (of `once`),
+   * `INVALID_CLOCK` before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to count,
+   * `OTHER_PLAN` with `onOtherPlan: 'throw'`, `ENTRIES_FAILED` with a ledger; from the database
    * `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`,
    * `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
@@ -122,11 +122,12 @@ export class Ratelimit<D = Database> {
   limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, CALLS.limit)
+    const checker = this.#checker
+    const { hash } = checker.terms
     // An `await` takes time even without a promise.
-    const made = this.#call(key, options)
-    const call = 'key' in made ? made : await made
+    const call = callOf(this.prefix, this.limiter, hash ? await hash(key) : key, options)
     try {
-      const answered = answerOne({ checker: this.#checker, call }, options)
+      const answered = answerOne(checker, call, options)
       return ('answer' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
@@ -175,8 +176,8 @@ export class Ratelimit<D = Database> {
    * Looks at a key: what is used, what is left, and when the limit is full again. It takes no lock and writes
    * nothing. During an outage it always throws; `onError` does not apply.
    *
-   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
-   * `OTHER_PLAN` with `onOtherPlan: 'throw'`; then the database errors of {@link Ratelimit.limit}.
+   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_OPTION`, `INVALID_CLOCK`; `OTHER_PLAN` with
+   * `onOtherPlan: 'throw'`; then the database errors of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts
@@ -207,8 +208,8 @@ export class Ratelimit<D = Database> {
    * ```ts
    * import { Ratelimit } from 'drizzle-ratelimit'
    *
-   * declare const credits: Ratelimit
-   * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
+   * declare const api: Ratelimit
+   * const [first, second] = await api.getRemainingAll(['org:1', 'org:2'])
    * ```
    */
   async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
@@ -333,7 +334,7 @@ export class Ratelimit<D = Database> {
     checkOptions(options, names)
   }
 
-  #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
-    return this.#checker.withStored(key, (stored) => callOf(this.prefix, this.limiter, stored, options))
+  async #call(key: string, options: OptionsOfCall): Promise<Call> {
+    return callOf(this.prefix, this.limiter, await this.#checker.stored(key), options)
   }
 }

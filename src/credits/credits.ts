@@ -13,7 +13,7 @@ import { lookAtOne } from '../kernel/engine/look-one.ts'
 import { checkerOf } from '../kernel/engine/setup.ts'
 import { ownError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { answerOne } from '../kernel/lists/answer-one.ts'
+import { answerEach } from '../kernel/lists/answer-one.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
 import type { QuotaConfig } from '../kernel/options/config.ts'
@@ -32,6 +32,7 @@ import type {
 } from './options.ts'
 import * as OPTIONS from './options.ts'
 import type { CreditReserved, CreditReservedPart } from './reserved.ts'
+import type { Account } from './seen.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
@@ -40,7 +41,7 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/look-all.ts')),
-  wait: /* @__PURE__ */ onFirstUse(() => import('../estimates/wait-for-all.ts')),
+  wait: /* @__PURE__ */ onFirstUse(() => import('./wait.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/upkeep.ts')),
 }
 
@@ -138,7 +139,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
     const called = calledBy(this.#handle, key, options)
     const each = 'call' in called ? called : await called
     try {
-      const answering = answerOne(each, options)
+      const answering = answerEach(each, options)
       const answered = 'answer' in answering ? answering : await answering
       if (!this.#grant || each.call.rate >= 0) return answered.answer
       const account = { checker: this.#checker, limiter: this.#grant, key: each.call.key }
@@ -244,12 +245,15 @@ export class Credits<Dated extends boolean = false, D = Database> {
     const { tx } = options
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
+    const grant = this.#grant
     // Unlike `map`, it does not skip the holes of a list.
-    const looks = await Promise.all(Array.from(keys, (key) => calledBy(this.#handle, key, { rate: 0 })))
-    const calls = looks.map(({ call }) => call)
-    if (!this.#grant) return await own(lookAll(this.#checker, calls, tx))
-    const { lookAtAll } = await MODULES.dated()
-    return await own(lookAtAll(this.#checker, calls, tx))
+    const each = <T>(make: (key: string) => T | Promise<T>) => Promise.all(Array.from(keys, make))
+    if (grant) {
+      const accounts = await each((key) => this.#account(grant, key))
+      return await own((await MODULES.dated()).lookAtAll(this.#checker, accounts, tx))
+    }
+    const looks = await each(async (key) => (await calledBy(this.#handle, key, { rate: 0 })).call)
+    return await own(lookAll(this.#checker, looks, tx))
   }
 
   /**
@@ -284,8 +288,8 @@ export class Credits<Dated extends boolean = false, D = Database> {
     Credits.#check(this, options, OPTIONS.grant, OPTIONS.datedGrant)
     const { tx } = options
     if (this.#grant) {
-      const { accountOf, grant } = await MODULES.dated()
-      const account = accountOf(this.#checker, this.#grant, await this.#checker.stored(key))
+      const account = await this.#account(this.#grant, key)
+      const { grant } = await MODULES.dated()
       return await own(grant(account, amount, options as DatedGrantOptions))
     }
     const { once } = options as GrantOptions
@@ -319,8 +323,8 @@ export class Credits<Dated extends boolean = false, D = Database> {
   async grants(key: string, options: TxOptions = {}): Promise<Grant[]> {
     Credits.#check(this, options, CALLS.tx)
     if (this.#grant) {
-      const { accountOf, grantsOf } = await MODULES.dated()
-      const account = accountOf(this.#checker, this.#grant, await this.#checker.stored(key))
+      const account = await this.#account(this.#grant, key)
+      const { grantsOf } = await MODULES.dated()
       return await own(grantsOf(account, options))
     }
     const { limit: amount, used, remaining: left } = await this.getRemaining(key, options)
@@ -349,8 +353,8 @@ export class Credits<Dated extends boolean = false, D = Database> {
   async voidGrant(this: Credits<true, D>, key: string, id: string, options: TxOptions = {}): Promise<number> {
     Credits.#check(this, options, CALLS.tx)
     if (!this.#grant) return OPTIONS.needsDated(undefined, 'voidGrant')
-    const { accountOf, voidGrant } = await MODULES.dated()
-    const account = accountOf(this.#checker, this.#grant, await this.#checker.stored(key))
+    const account = await this.#account(this.#grant, key)
+    const { voidGrant } = await MODULES.dated()
     return await own(voidGrant(account, id, options))
   }
 
@@ -358,6 +362,9 @@ export class Credits<Dated extends boolean = false, D = Database> {
    * Takes units, and says so when the wait is over. Nothing refills, so only a grant could end a denial, and
    * nobody can say when it comes: `retryAfter` is `Infinity`, and the denial is returned at once, as for every
    * call that would never be allowed. So it waits only for a key that is blocked.
+   *
+   * The timeout and the signal also end a check that is under way. If that check is granted afterwards, the
+   * grant is given back.
    *
    * @param timeout Milliseconds, or a string like `'30s'`. 0 tries once.
    * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`; `INVALID_OPTION` for an
@@ -378,9 +385,13 @@ export class Credits<Dated extends boolean = false, D = Database> {
   ): Promise<LimitResult> {
     Credits.#check(this, options, OPTIONS.blockUntilReady)
     const { signal, ...asked } = options
-    const { waitForAll } = await MODULES.wait()
-    const { results } = await waitForAll([{ ratelimit: this, key, ...asked }], { wait: timeout, signal })
-    return results[0] as LimitResult
+    const called = await calledBy(this.#handle, key, asked)
+    const { waitFor } = await MODULES.wait()
+    try {
+      return await waitFor(called, timeout, signal)
+    } catch (error) {
+      throw signal?.aborted && error === signal.reason ? error : ownError(error)
+    }
   }
 
   /**
@@ -414,6 +425,11 @@ export class Credits<Dated extends boolean = false, D = Database> {
   /** Closes the credits at the end of an `await using` block. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
+  }
+
+  async #account(grant: StoredLimiter, key: string): Promise<Account> {
+    const { accountOf } = await MODULES.dated()
+    return accountOf(this.#checker, grant, await this.#checker.stored(key))
   }
 
   /**

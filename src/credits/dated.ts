@@ -2,7 +2,6 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import type { LimitResult, Usage } from '../kernel/answers/results.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { answerOnce } from '../kernel/lists/limit-once.ts'
-import type { Call } from '../kernel/store/call.ts'
 import { fundedCall } from './funded.ts'
 import type { CreditLimitOptions } from './options.ts'
 import { sumOf } from './purse.ts'
@@ -37,15 +36,15 @@ export async function givenBack(
   }
 }
 
-/** Looks at the keys of calls, in one statement. */
+/** Looks at accounts of one limiter, in one statement. */
 export async function lookAtAll(
   checker: Checker,
-  looks: readonly Call[],
+  accounts: readonly Account[],
   tx: CreditLimitOptions['tx'],
 ): Promise<Usage[]> {
   const sums = await readSums(
     checker,
-    looks.map(({ key }) => key),
+    accounts.map(({ key }) => key),
     tx,
   )
   return sums.map(usageOf)

@@ -4,7 +4,7 @@ import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { own } from '../kernel/base/own.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { answerOne } from '../kernel/lists/answer-one.ts'
+import { answerEach } from '../kernel/lists/answer-one.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
 import type { ReserveOptions } from '../kernel/options/reserve.ts'
@@ -49,7 +49,7 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   const name = namingOf(options)
   const { tx } = options
   const named = name && (await (await naming()).chargeNamed(calls, name, tx))
-  const answered = named?.answered ?? [await answerOne(calls[0], options)]
+  const answered = named?.answered ?? [await answerEach(calls[0], options)]
   const [{ answer }] = answered as [Answered]
   if (!answer.success) return answer
   const estimates =

@@ -72,7 +72,7 @@ function attemptOf(answered: Answered[]): Attempt {
  *
  * @param late Gets the answers if they come after that.
  */
-function unlessOver<T>(
+export function unlessOver<T>(
   answers: Promise<T>,
   endsInMs: number,
   signal: AbortSignal | undefined,
@@ -104,7 +104,7 @@ function unlessOver<T>(
 }
 
 /** Gives back what calls charge whose answers nobody waits for. So it has no timeout. */
-function giveBackLate(calls: readonly LimiterCall[], answers: Promise<Answered[]>): void {
+export function giveBackLate(calls: readonly LimiterCall[], answers: Promise<Answered[]>): void {
   const [{ checker }] = calls as readonly [LimiterCall]
   const givingBack = async () => {
     const answered = await answers

@@ -191,15 +191,10 @@ export class Checker implements Memory, Parts {
     if (after === 'reset') this.inAdvance?.forget(key)
   }
 
-  /** Makes something of the key as it is stored. With `hashKeys` that is its hash, and only then a promise. */
-  withStored<T>(key: string, make: (stored: string) => T | Promise<T>): T | Promise<T> {
-    const { hash } = this.terms
-    return hash ? hash(key).then(make) : make(key)
-  }
-
-  /** The key as it is stored. */
+  /** The key as it is stored: with `hashKeys`, its hash. */
   async stored(key: string): Promise<string> {
-    return this.withStored(key, (stored) => stored)
+    const { hash } = this.terms
+    return hash ? hash(key) : key
   }
 
   /** The injected time or this machine's, for answers that do not depend on the exact time. */

@@ -49,7 +49,11 @@ export function calledBy(
   key: string,
   options: OptionsOfCall,
 ): LimiterCall | Promise<LimiterCall> {
-  return handle.checker.withStored(key, (stored) => calledOn(handle, stored, options))
+  return handle.checker.terms.hash ? calledOnHash(handle, key, options) : calledOn(handle, key, options)
+}
+
+async function calledOnHash(handle: Handle, key: string, options: OptionsOfCall): Promise<LimiterCall> {
+  return calledOn(handle, await handle.checker.stored(key), options)
 }
 
 /** The call on a key as it is stored. */

@@ -1,9 +1,10 @@
 import type { Answered } from '../answers/answer.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
-import type { LimiterCall } from '../engine/checker.ts'
+import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { isFunded } from '../engine/funds.ts'
 import { answerTo } from '../engine/layers.ts'
 import type { Once, TxOptions } from '../options/calls.ts'
+import type { Call } from '../store/call.ts'
 
 const several = /* @__PURE__ */ onFirstUse(() => import('./limit-once.ts'))
 
@@ -12,13 +13,17 @@ interface Options extends TxOptions {
 }
 
 /**
- * Answers one call: alone, or together with the rows that it also needs. An answer from memory is no promise,
- * because waiting for one takes longer than the answer.
+ * Answers a call on one row: alone, or together with the rows that it also needs. An answer from memory is no
+ * promise, because waiting for one takes longer than the answer.
  */
-export function answerOne(each: LimiterCall, { once, tx }: Options): Answered | Promise<Answered> {
-  const { checker, call } = each
-  const isAlone = once === undefined && !(checker.terms.blocks && call.purpose === 'take') && !isFunded(each)
-  return isAlone ? answerTo(checker, call, tx) : answerTogether(each, { once, tx })
+export function answerOne(checker: Checker, call: Call, { once, tx }: Options): Answered | Promise<Answered> {
+  const isAlone = once === undefined && !(checker.terms.blocks && call.purpose === 'take')
+  return isAlone ? answerTo(checker, call, tx) : answerTogether({ checker, call }, { once, tx })
+}
+
+/** The same for a call that funds may pay. */
+export function answerEach(each: LimiterCall, options: Options): Answered | Promise<Answered> {
+  return isFunded(each) ? answerTogether(each, options) : answerOne(each.checker, each.call, options)
 }
 
 async function answerTogether(each: LimiterCall, { once, tx }: Options): Promise<Answered> {
