@@ -8,7 +8,7 @@ import { type Handle, handleOf } from '../kernel/engine/handles.ts'
 import { lookAll } from '../kernel/engine/look-all.ts'
 import { reset } from '../kernel/engine/reset.ts'
 import { grant } from '../kernel/engine/upkeep.ts'
-import { callOf, checkOption, isPrepaid } from '../kernel/options/validate.ts'
+import { callOf, checkOption, checkTakesLimiter, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../reports/denied.ts'
@@ -56,7 +56,7 @@ export class Limit {
     this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit | AnyCredits)
     const handle = handleOf(
       this.#ratelimit,
-      'Each limiter must be a Ratelimit of this version of the package, or have one as `ratelimit`.',
+      'Each limiter must be a Ratelimit or Credits of this version of the package, or have a Ratelimit as `ratelimit`.',
     )
     const { rows, terms } = handle.checker
     checkOption(
@@ -76,6 +76,7 @@ export class Limit {
       planned === undefined || typeof planned.limiterOf === 'function',
       'limiterOf must be a function.',
     )
+    if (planned) checkTakesLimiter(terms.limiter)
   }
 
   /** The key of the rows for a key that a person has typed. */

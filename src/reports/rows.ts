@@ -75,7 +75,10 @@ export interface Reading {
  */
 export function readingOf(of: object, tx?: Database): Reading {
   if ('db' in Object(of)) return readingOfRows(of as LimiterRows, tx)
-  return readingOfHandle(handleOf(of, 'Give a Ratelimit, or { db, prefix, durable } of its rows.'), tx)
+  return readingOfHandle(
+    handleOf(of, 'Give a Ratelimit or Credits, or { db, prefix, durable } of the rows.'),
+    tx,
+  )
 }
 
 function readingOfHandle({ checker }: Handle, tx: Database | undefined): Reading {

@@ -9,7 +9,7 @@ import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
-import { checkLimiter, checkOption } from '../kernel/options/validate.ts'
+import { checkLimiter, checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { kept } from '../kernel/sql/statements.ts'
 import { usageStatement } from '../kernel/sql/usage.ts'
 import { timeOf } from '../kernel/store/clock.ts'
@@ -113,7 +113,8 @@ export async function usage(
   checkOptions(options, USAGE_NAMES)
   const { tx, top = 10 } = options
   const reading = { ...readingOf(of, tx), top }
-  const { limiter = ownLimiterOf(of), limiterOf = options.limiterOf }: Partial<LimiterRows> = of
+  const own = ownLimiterOf(of)
+  const { limiter = own, limiterOf = options.limiterOf }: Partial<LimiterRows> = of
   if (limiterOf === undefined) {
     checkOption(limiter !== undefined, 'usage needs either limiter or limiterOf.')
     checkLimiter(limiter)
@@ -121,6 +122,7 @@ export async function usage(
     return usageUnder(reading, limiter)
   }
   checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
+  if (own) checkTakesLimiter(own)
   return usageByPlan(reading, limiterOf)
 }
 

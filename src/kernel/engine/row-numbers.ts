@@ -7,6 +7,7 @@ import { checkClock, checkLimiter, checkOption, readClock } from '../options/val
 import type { RowColumns } from '../sql/columns.ts'
 import { type RowNumber, rowNumber } from '../sql/row.ts'
 import type { AnyCredits } from './any-credits.ts'
+import type { Checker } from './checker.ts'
 import { handleOf } from './handles.ts'
 import { storeIn } from './own-layer.ts'
 
@@ -14,9 +15,12 @@ export type { RowColumns }
 
 /** Options of `usedOf`, `remainingOf` and `resetOf`. */
 export interface RowOptions {
-  /** The time, for tests. Default: the database's clock, read for each row. */
+  /** The time, for tests. Default: the clock of the credits, or the database's, read for each row. */
   readonly clock?: () => Date
-  /** The layers of the limiter, if one is the store of its rows: `citus()`. Default: none. */
+  /**
+   * The layers of the limiter, if one is the store of its rows: `citus()`. Default: those of the credits, or
+   * none.
+   */
   readonly use?: readonly AnyLayer[]
 }
 
@@ -87,31 +91,28 @@ function numberOf(
   which: RowNumber,
 ): SQL<number> {
   checkOptions(options, ROW_NAMES)
-  const { clock, use = [] } = options
+  const { clock, use } = options
   checkClock(clock)
-  const limiter = isCredits(of) ? oneRowOf(of) : of
+  const credits = isCredits(of) ? oneRowOf(of) : undefined
+  const limiter = credits?.terms.limiter ?? (of as Limiter)
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
   checkOption(
     limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
     'The table must have the columns of a table made by rateLimitTables.',
   )
-  return rowNumber(
-    table,
-    limiter,
-    clock ? readClock(clock) : null,
-    which,
-    storeIn(use) !== undefined,
-  ).mapWith(Number)
+  const at = clock ? readClock(clock) : (credits?.rows.namespace.clock?.() ?? null)
+  const isOpen = use ? storeIn(use) !== undefined : credits?.rows.table.reachesAllRows === false
+  return rowNumber(table, limiter, at, which, isOpen).mapWith(Number)
 }
 
 function isCredits(of: Limiter | AnyCredits): of is AnyCredits {
   return 'dated' in Object(of)
 }
 
-/** The limit of the one row of a key. */
-function oneRowOf(credits: AnyCredits): Limiter {
+/** The checker of credits of which a key has one row. */
+function oneRowOf(credits: AnyCredits): Checker {
   const { checker, funded } = handleOf(credits, 'limiter must be a limit, or Credits of this version.')
   checkOption(!funded, 'A key of dated credits has a row for each grant: see grants.')
-  return checker.terms.limiter
+  return checker
 }

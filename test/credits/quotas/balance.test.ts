@@ -1,5 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
+import { citus } from 'drizzle-ratelimit/citus'
+import { dashboard } from 'drizzle-ratelimit/dashboard'
 import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -168,12 +170,40 @@ test('lists and queries of your own read it', async () => {
   ])
   expect(await credits.getRemainingAll(['key', 'none'])).toMatchObject([{ remaining: 6 }, { remaining: 0 }])
   const [used, remaining, reset] = [usedOf, remainingOf, resetOf].map((read) =>
-    read(rateLimitDurable, credits, { clock: clock.now }),
+    read(rateLimitDurable, credits),
   )
   const query = sql`select ${used} as used, ${remaining} as remaining, ${reset} as reset from ${rateLimitDurable}
     where ${rateLimitDurable.prefix} = ${prefix}`
-  const [row] = await database.rows(new PgDialect().sqlToQuery(query.inlineParams()).sql)
-  expect([row?.['used'], row?.['remaining'], Number(row?.['reset'])].map(Number)).toEqual([4, 6, Infinity])
+  const rowNow = async () => {
+    const [row] = await database.rows(new PgDialect().sqlToQuery(query.inlineParams()).sql)
+    return [row?.['used'], row?.['remaining'], row?.['reset']].map(Number)
+  }
+  expect(await rowNow()).toEqual([4, 6, Infinity])
+  await credits.limit('key', { rate: -4 })
+  // Unless a clock is given, it is that of the credits.
+  expect(await rowNow()).toEqual([0, 10, clock.ms])
+})
+
+test('a query of your own is one for the store of the credits', () => {
+  const { db } = database
+  const text = (of: Credits, options = {}) =>
+    new PgDialect().sqlToQuery(usedOf(rateLimitDurable, of, options)).sql
+  const plain = creditsOn(database, { db }).credits
+  const distributed = creditsOn(database, { db, use: [citus()] }).credits
+  expect(text(distributed)).toBe(text(plain, { use: [citus()] }))
+  expect(text(distributed)).not.toBe(text(plain))
+  expect(text(distributed, { use: [] })).toBe(text(plain))
+})
+
+test('a plan for each key of credits is refused at once', async () => {
+  const { db, statements } = watch(database.db)
+  const { credits } = creditsOn(database, { db })
+  const limiterOf = () => TEN['fixed window']
+  await expect(usage(credits as never, { limiterOf })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  const page = { authorize: () => undefined, secret: 'at least 16 characters' }
+  const planned = { ratelimit: credits as never, limiterOf }
+  expect(() => dashboard({ ...page, limiters: { planned } })).toThrow('Credits take no limiter')
+  expect(statements).toEqual([])
 })
 
 test('an amount that is no whole number above 0 is refused before any SQL', async () => {
@@ -208,6 +238,16 @@ test('blockUntilReady returns a denial at once, because only a grant could end i
   const reason = new Error('gone')
   const ended = credits.blockUntilReady('key', '1d', { signal: AbortSignal.abort(reason) })
   await expect(ended).rejects.toBe(reason)
+})
+
+test.each([false, true] as false[])('blockUntilReady speaks of itself: dated %s', async (dated) => {
+  const credits = new Credits({ db: database.db, prefix: 'messages', dated })
+  await expect(credits.blockUntilReady('key', -1)).rejects.toThrow(/^The timeout must be/)
+  await expect(credits.blockUntilReady('key', 0, { signal: 1 as never })).rejects.toThrow(/^signal must be/)
+  await database.db.transaction(async (tx) => {
+    const joined = new Credits({ db: tx, prefix: 'messages', dated })
+    await expect(joined.blockUntilReady('key', 0)).rejects.toThrow(/^blockUntilReady cannot wait/)
+  })
 })
 
 describe('a limiter', () => {
