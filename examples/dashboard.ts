@@ -24,7 +24,7 @@ const exports = new Ratelimit({
   prefix: 'exports',
   ...counting,
 })
-const credits = new Credits({ db, prefix: 'credits', durable: true })
+const credits = new Credits({ db, prefix: 'credits' })
 
 const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 58 }
 for (; hoursAgo >= 0; hoursAgo--) {

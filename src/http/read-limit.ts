@@ -64,7 +64,7 @@ export function readLimit<Context>(
 
 /** The limit of calls without one of their own. */
 export function limitOf(ratelimit: object): Limiter {
-  return handleOf(ratelimit, 'ratelimit must be a Ratelimit.').checker.terms.limiter
+  return handleOf(ratelimit, 'ratelimit must be a Ratelimit or Credits.').checker.terms.limiter
 }
 
 /** Refuses negative costs, because a request must not give back. */

@@ -46,11 +46,11 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
  *
  * @example
  * ```ts
- * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import type { Credits } from 'drizzle-ratelimit/credits'
  * import { settleExpired } from 'drizzle-ratelimit/quota'
  * import { db } from './app.ts'
  *
- * declare const credits: Ratelimit
+ * declare const credits: Credits
  * await db.transaction(async (tx) => {
  *   for (const { key, id, rate } of await settleExpired(tx, { ratelimit: credits, as: 'release' })) {
  *     console.log(key, id, rate) // notify the customer with `tx`

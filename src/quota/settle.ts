@@ -23,10 +23,11 @@ const loaded = /* @__PURE__ */ onFirstUse(() =>
  * @example
  * ```ts
  * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import type { Credits } from 'drizzle-ratelimit/credits'
  * import { reserveAll, settle, spend } from 'drizzle-ratelimit/quota'
  *
  * declare const monthly: Ratelimit
- * declare const credits: Ratelimit
+ * declare const credits: Credits
  * const sources = [
  *   { ratelimit: monthly, key: 'org:1' },
  *   { ratelimit: credits, key: 'org:1' },

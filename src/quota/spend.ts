@@ -24,10 +24,11 @@ const loaded = /* @__PURE__ */ onFirstUse(() =>
  * @example
  * ```ts
  * import type { Ratelimit } from 'drizzle-ratelimit'
+ * import type { Credits } from 'drizzle-ratelimit/credits'
  * import { spend } from 'drizzle-ratelimit/quota'
  *
  * declare const monthly: Ratelimit
- * declare const credits: Ratelimit
+ * declare const credits: Credits
  * const spent = await spend(
  *   [
  *     { ratelimit: monthly, key: 'org:1' },

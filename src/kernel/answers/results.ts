@@ -107,7 +107,7 @@ export interface Granted {
   readonly granted: number
 }
 
-/** The answer of `grant`: the balance after it. */
+/** The answer of `grant`: what the key has after it. */
 export interface GrantResult extends Usage {
   /** With `once`: the id was used before, so this call has added nothing. */
   readonly repeated?: true

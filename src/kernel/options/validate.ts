@@ -41,7 +41,7 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
 /**
  * The call with these options. Its limiter is the one in the options, or else `own`.
  *
- * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
   checkLimiter(own)
@@ -189,8 +189,8 @@ export function checkLimiter(limiter: Limiter): void {
 }
 
 /**
- * Refuses another limit for a call on credits. It would replace the row's state, and the paid credits would be
- * lost.
+ * Refuses another limit for a call on credits: it would not take what was paid for. One with rows of its own
+ * would also replace the state of the row, and the credits would be lost.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
