@@ -57,12 +57,10 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
   const routeOf = (req: Request) => ({ method: req.method, paths: pathsOf(req) })
   const guard = guardOf<Request>(options, routeOf, NAMES, isPreflight)
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
-  // It is unknown whether a request failed if its client disconnected. It always counts.
-  const leftCounts = () => count === 'failures'
   return async (req, res, next) => {
     try {
       const decided = await guard(req)
-      if (decided.success) settleAtEnd(res, decided, { finished: () => failed(res), left: leftCounts })
+      if (decided.success) settleAtEnd(res, decided, count, () => failed(res))
       // Another middleware has responded meanwhile, such as one for timeouts.
       if (res.writableEnded) return
       if (!res.headersSent) res.set(decided.headers)

@@ -57,11 +57,9 @@ export function rateLimit(
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<unknown> {
   const guard = guardOf<FastifyRequest>(options, routeOf, NAMES, isPreflight)
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
-  // It is unknown whether a request failed if its client disconnected. It always counts.
-  const leftCounts = () => count === 'failures'
   return async (request, reply) => {
     const decided = await guard(request)
-    if (decided.success) settleAtEnd(reply.raw, decided, { finished: () => failed(reply), left: leftCounts })
+    if (decided.success) settleAtEnd(reply.raw, decided, count, () => failed(reply))
     // Somebody else has responded meanwhile, such as a timeout.
     if (reply.sent) return reply
     reply.headers(decided.headers)
