@@ -30,7 +30,7 @@ import type { Call } from './kernel/store/call.ts'
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./estimates/reservation.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/look-all.ts')),
-  block: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
+  wait: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/upkeep.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/reset.ts')),
 }
@@ -225,7 +225,8 @@ export class Ratelimit<D = Database> {
    * Waits until the call is allowed. If `timeout` is too short for that, it returns the last denial at once.
    *
    * It holds no connection while it waits. The timeout and the signal also end a check that is under way. If
-   * that check is granted afterwards, the grant is given back, unless `onError` has let the call pass.
+   * that check is granted afterwards, the grant is given back, unless `onError` has let the call pass. With
+   * `once` it stays charged, so a call with the same id finds it.
    *
    * @param timeout Milliseconds, or a string like `'30s'`. 0 tries once.
    * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`; `INVALID_OPTION` for an
@@ -242,11 +243,11 @@ export class Ratelimit<D = Database> {
    */
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, CALLS.blockUntilReady)
-    const { signal, ...limitOptions } = options
-    const call = await this.#call(key, limitOptions)
-    const { blockUntilReady } = await MODULES.block()
+    const { signal } = options
+    const call = await this.#call(key, options)
+    const { waitForOne } = await MODULES.wait()
     try {
-      return await blockUntilReady(this.#checker, call, timeout, signal)
+      return await waitForOne({ checker: this.#checker, call }, timeout, options)
     } catch (error) {
       throw signal?.aborted && error === signal.reason ? error : ownError(error)
     }

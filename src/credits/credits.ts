@@ -41,7 +41,7 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/look-all.ts')),
-  wait: /* @__PURE__ */ onFirstUse(() => import('./wait.ts')),
+  wait: /* @__PURE__ */ onFirstUse(() => import('../estimates/wait-for-all.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/upkeep.ts')),
 }
 
@@ -364,7 +364,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
    * call that would never be allowed. So it waits only for a key that is blocked.
    *
    * The timeout and the signal also end a check that is under way. If that check is granted afterwards, the
-   * grant is given back.
+   * grant is given back. With `once` it stays charged, so a call with the same id finds it.
    *
    * @param timeout Milliseconds, or a string like `'30s'`. 0 tries once.
    * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`; `INVALID_OPTION` for an
@@ -384,11 +384,11 @@ export class Credits<Dated extends boolean = false, D = Database> {
     options: CreditBlockOptions = {},
   ): Promise<LimitResult> {
     Credits.#check(this, options, OPTIONS.blockUntilReady)
-    const { signal, ...asked } = options
-    const called = await calledBy(this.#handle, key, asked)
-    const { waitFor } = await MODULES.wait()
+    const { signal } = options
+    const called = await calledBy(this.#handle, key, options)
+    const { waitForOne } = await MODULES.wait()
     try {
-      return await waitFor(called, timeout, signal)
+      return await waitForOne(called, timeout, options)
     } catch (error) {
       throw signal?.aborted && error === signal.reason ? error : ownError(error)
     }

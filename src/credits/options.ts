@@ -111,4 +111,7 @@ export const datedGrant: NamesOf<DatedGrantOptions> = {
   ...CALLS.tx,
   ...{ id: true, expires: true, priority: true },
 }
-export const blockUntilReady: NamesOf<CreditBlockOptions> = { rate: true, atLeast: true, signal: true }
+export const blockUntilReady: NamesOf<CreditBlockOptions> = {
+  ...CALLS.once,
+  ...{ rate: true, atLeast: true, signal: true },
+}

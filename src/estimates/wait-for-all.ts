@@ -1,26 +1,70 @@
 import type { Answered } from '../kernel/answers/answer.ts'
-import type { LimitAllResult } from '../kernel/answers/results.ts'
+import type { LimitAllResult, LimitResult } from '../kernel/answers/results.ts'
 import { whenAborted } from '../kernel/base/abort.ts'
 import { own } from '../kernel/base/own.ts'
 import { channels } from '../kernel/diagnostics.ts'
-import { parseDuration } from '../kernel/duration.ts'
-import { CallTime, Timeout } from '../kernel/engine/bounds.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import { blockUntilReady } from '../kernel/engine/block.ts'
+import { CallTime, Timeout, timedOut } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { watched } from '../kernel/engine/layers.ts'
+import { isFunded } from '../kernel/engine/funds.ts'
+import { degraded, watched } from '../kernel/engine/layers.ts'
 import { checkSignal, untilAllowed } from '../kernel/engine/until-allowed.ts'
 import { callsOf } from '../kernel/lists/calls-of.ts'
-import { combined, retryAfterAll } from '../kernel/lists/combined.ts'
+import { combined, retryAfterAll, wasRepeated } from '../kernel/lists/combined.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
 import { limitRequest } from '../kernel/options/call-table.ts'
-import type { AllOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
+import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
-// `blockUntilReady` is loaded together with it: for a chunk that only a function loads which a bundle leaves
-// out, Rolldown writes a second file in spite of `codeSplitting: false`.
-export { blockUntilReady } from '../kernel/engine/block.ts'
+/**
+ * Waits until one call is allowed, or until the time is over.
+ *
+ * @throws RatelimitError `INVALID_DURATION`, `INVALID_OPTION`
+ */
+export function waitForOne(
+  each: LimiterCall,
+  timeout: Duration,
+  { signal, once }: Pick<BlockOptions, 'signal' | 'once'>,
+): Promise<LimitResult> {
+  if (once || isFunded(each)) return waitForList(each, timeout, { signal, once })
+  return blockUntilReady(each.checker, each.call, timeout, signal)
+}
+
+/**
+ * Waits for a call that is a list, because it has an id or rows that had to be found. The time also ends a
+ * check that is under way, and what that has charged is given back, unless it has used an id.
+ */
+async function waitForList(
+  each: LimiterCall,
+  timeout: Duration,
+  { signal, once }: Pick<BlockOptions, 'signal' | 'once'>,
+): Promise<LimitResult> {
+  const { checker, call } = each
+  const timeoutMs = parseDuration(timeout, 'The timeout', 0)
+  checkSignal(signal)
+  checkOption(!checker.joined(undefined), 'blockUntilReady cannot wait inside a transaction.')
+  const { prefix } = checker.rows.namespace
+  const ids = [await idCall(once, [each])]
+  const late = (found: Promise<Answered[]>) => (once ? undefined : giveBackLate([each], found))
+  const check = async (leftMs: number, denial: LimitResult | undefined): Promise<LimitResult> => {
+    const found = await unlessOver(answerTogether([each], undefined, ids), leftMs, signal, late)
+    if (!found && denial) return denial
+    // It may have waited for its own key, so `onError: 'allow'` does not let it pass.
+    const [answered] = found ?? (await degraded(timedOut(true, true), [each]))
+    return (answered as Answered).answer
+  }
+  const answering = () =>
+    untilAllowed({ timeoutMs, signal }, check, (waitMs) =>
+      channels.wait?.publish({ prefix, key: call.key, waitMs }),
+    )
+  return watched([each], undefined, answering, (answer) => [
+    { answer, rate: wasRepeated(answer) ? 0 : undefined },
+  ])
+}
 
 /**
  * Checks again until all calls are allowed, or until the time is over. A check that is under way at its end, or
@@ -72,7 +116,7 @@ function attemptOf(answered: Answered[]): Attempt {
  *
  * @param late Gets the answers if they come after that.
  */
-export function unlessOver<T>(
+function unlessOver<T>(
   answers: Promise<T>,
   endsInMs: number,
   signal: AbortSignal | undefined,
@@ -104,7 +148,7 @@ export function unlessOver<T>(
 }
 
 /** Gives back what calls charge whose answers nobody waits for. So it has no timeout. */
-export function giveBackLate(calls: readonly LimiterCall[], answers: Promise<Answered[]>): void {
+function giveBackLate(calls: readonly LimiterCall[], answers: Promise<Answered[]>): void {
   const [{ checker }] = calls as readonly [LimiterCall]
   const givingBack = async () => {
     const answered = await answers

@@ -1,6 +1,7 @@
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { reserveRequest } from '../kernel/options/call-table.ts'
+import type { Once } from '../kernel/options/calls.ts'
 import { limitAll } from '../limit-all.ts'
 import { type CostingRequest, limitOf } from './read-limit.ts'
 
@@ -18,12 +19,12 @@ export interface Charged {
 }
 
 /** Charges the cost of a request to all its limits, or to none. */
-export async function charge(requests: readonly CostingRequest[]): Promise<Charged> {
+export async function charge(requests: readonly CostingRequest[], once: Once | undefined): Promise<Charged> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
-  if (others.length > 0) return limitAll(requests)
+  if (others.length > 0) return limitAll(requests, { once })
   const { ratelimit, key, ...options } = request
-  return { results: [await ratelimit.limit(key, options)] }
+  return { results: [await ratelimit.limit(key, { ...options, once })] }
 }
 
 /** The same as a reservation, to be settled when it is known whether the request counts. */

@@ -59,7 +59,7 @@ export function guardOf<Context>(
   skipByDefault?: (context: Context) => boolean,
 ): Guard<Context> {
   checkOptions(options, names)
-  const { skip = skipByDefault, count = 'all', headers: standard = 'draft-8', onError } = options
+  const { skip = skipByDefault, count = 'all', once, headers: standard = 'draft-8', onError } = options
   const asGiven = limitsOf(options)
   const limits = asGiven.map((limit) => readLimit(limit, routeOf))
   checkOption(
@@ -70,6 +70,11 @@ export function guardOf<Context>(
     count === 'failures' || asGiven.every(({ resetOnSuccess }) => !resetOnSuccess),
     "resetOnSuccess needs count: 'failures'.",
   )
+  checkOption(once === undefined || typeof once === 'function', 'once must be a function.')
+  checkOption(
+    once === undefined || count === 'all',
+    "once needs count: 'all': a request that was given back would be free when it is sent again.",
+  )
   if (standard !== false) readStandards(standard)
   const take = count === 'all' ? charge : reserve
 
@@ -78,7 +83,8 @@ export function guardOf<Context>(
     const asked = isSkipped ? [] : await Promise.all(limits.map((limit) => limit(context)))
     const read = asked.filter((each) => each !== undefined)
     const requests = read.map(({ request }) => request)
-    const charged = await take(requests).catch(async (error: unknown): Promise<Charged> => {
+    const id = requests.length > 0 ? await once?.(context) : undefined
+    const charged = await take(requests, id).catch(async (error: unknown): Promise<Charged> => {
       const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
       if (verdict === 'allow' && !isContended(error)) return { results: [] }
       if (verdict === 'allow' || verdict === 'deny') {

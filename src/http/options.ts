@@ -2,6 +2,7 @@ import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import type { NamesOf } from '../kernel/base/check-options.ts'
 import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
+import type { Once } from '../kernel/options/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'
@@ -59,13 +60,6 @@ interface EachRequest<Context> {
    */
   readonly skip?: (context: Context) => Eventually<boolean>
   /**
-   * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
-   * When the response is known, a request that does not count is given back to the window that paid. With
-   * `'failures'` and `'successes'`, answers have no `crossed`, and in a calendar window or undated credits a
-   * request that counts needs one more statement. Default: `'all'`, every request counts.
-   */
-  readonly count?: 'all' | 'failures' | 'successes'
-  /**
    * The standard of the headers, or several to send all of them. `false` sends only `Retry-After`. Default:
    * `'draft-8'`.
    */
@@ -78,8 +72,32 @@ interface EachRequest<Context> {
   readonly onError?: (error: unknown, context: Context) => Eventually<'throw' | 'allow' | 'deny'>
 }
 
+interface CountsAll<Context> {
+  readonly count?: 'all'
+  /**
+   * The id of a request that the client may send again, such as its `Idempotency-Key`: it is charged once, and
+   * passes again without a charge. So use it only if your handler does not do the work again either. Put the
+   * customer into the id, because all keys share the ids. Undefined for a request that is always charged.
+   */
+  readonly once?: (context: Context) => Eventually<Once | undefined>
+}
+
+interface CountsSome {
+  /**
+   * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
+   * When the response is known, a request that does not count is given back to the window that paid. With
+   * `'failures'` and `'successes'`, answers have no `crossed`, and in a calendar window or undated credits a
+   * request that counts needs one more statement. Default: `'all'`, every request counts.
+   */
+  readonly count: 'failures' | 'successes'
+  /** A request that was given back has used its id, so it would be free when it is sent again. */
+  readonly once?: never
+}
+
 /** The options of every adapter. */
-export type GuardOptions<Context> = EachRequest<Context> & (OneLimit<Context> | SeveralLimits<Context>)
+export type GuardOptions<Context> = EachRequest<Context> &
+  (CountsAll<Context> | CountsSome) &
+  (OneLimit<Context> | SeveralLimits<Context>)
 
 /** The options of adapters that send no headers. */
 export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?: never }> = {
@@ -87,6 +105,7 @@ export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?
   limits: true,
   skip: true,
   count: true,
+  once: true,
   onError: true,
 }
 

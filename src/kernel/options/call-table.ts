@@ -26,6 +26,7 @@ const charge = { ...tx, ...once, rate: true, atLeast: true } as const
 export const creditLimit: NamesOf<Omit<LimitOptions, 'limiter'>> = { ...charge, force: checkSwitch }
 export const limit: NamesOf<LimitOptions | RefundOptions> = { ...call, ...creditLimit, start: true }
 export const blockUntilReady: NamesOf<BlockOptions> = {
+  ...once,
   ...{ rate: true, atLeast: true, limiter: true, signal: true },
 }
 export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }

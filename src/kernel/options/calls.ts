@@ -89,7 +89,7 @@ export interface RefundOptions extends CallOptions, OnceOptions {
 }
 
 /** Options of `blockUntilReady`. */
-export interface BlockOptions extends Pick<LimitOptions, 'rate' | 'atLeast' | 'limiter'> {
+export interface BlockOptions extends Pick<LimitOptions, 'rate' | 'atLeast' | 'limiter' | 'once'> {
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }

@@ -210,12 +210,12 @@ test.each([
   [
     'blockUntilReady',
     { force: true },
-    'There is no option force. The options are: rate, atLeast, limiter, signal.',
+    'There is no option force. The options are: once, rate, atLeast, limiter, signal.',
   ],
   [
     'blockUntilReady',
     { tx: null },
-    'There is no option tx. The options are: rate, atLeast, limiter, signal.',
+    'There is no option tx. The options are: once, rate, atLeast, limiter, signal.',
   ],
   ['a request of limitAll', { tx: null }, /^There is no option tx\. The options are: ratelimit, key/],
   ['a request of spend', { rate: 1 }, 'There is no option rate. The options are: ratelimit, key, limiter.'],

@@ -1,7 +1,9 @@
 import { channel } from 'node:diagnostics_channel'
-import { afterEach, beforeAll, beforeEach, vi } from 'vitest'
+import { isDeepStrictEqual } from 'node:util'
+import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest'
 import type { Database } from '../../../src/index.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
+import { gate } from '../../support/gate.ts'
 import { fakeTime } from '../../support/timers.ts'
 
 // The time of tests in which calls wait. It passes only while no statement is under way.
@@ -73,3 +75,30 @@ beforeEach(() => {
   waits.subscribe(onWait)
 })
 afterEach(() => void waits.unsubscribe(onWait))
+
+/** Holds the answers that come while it is closed. */
+export function holding(db: Database): { readonly db: Database; close(): void; open(): void } {
+  let held: ReturnType<typeof gate> | undefined
+  const execute: Database['execute'] = async (query) => {
+    const answer = await db.execute(query)
+    await held?.opened
+    return answer
+  }
+  return {
+    db: { ...db, execute },
+    close: () => {
+      held = gate()
+    },
+    open: () => held?.open(),
+  }
+}
+
+/** Waits without letting the test's time pass. */
+export async function untilEqual<T>(look: () => Promise<T>, expected: T): Promise<void> {
+  const until = Date.now() + 10_000
+  for (;;) {
+    const found = await look()
+    if (isDeepStrictEqual(found, expected)) return
+    if (Date.now() > until) expect(found).toEqual(expected)
+  }
+}

@@ -1,9 +1,7 @@
-import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, test, vi } from 'vitest'
 import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
-import { gate } from '../../support/gate.ts'
 import { ownTimers } from '../../support/timers.ts'
-import { clock, counting, database, letWait, sent, waitEnds } from './passing-time.ts'
+import { clock, counting, database, holding, letWait, sent, untilEqual, waitEnds } from './passing-time.ts'
 
 /** One request and 100 units, as the calls of a model have limits by requests and by tokens. */
 function requestsOf(
@@ -20,33 +18,6 @@ function requestsOf(
       { ratelimit: byToken, key: 'org', rate },
     ] as const
   return { byRequest, byToken, of }
-}
-
-/** Holds the answers that come while it is closed. */
-function holding(db: Database) {
-  let held: ReturnType<typeof gate> | undefined
-  const execute: Database['execute'] = async (query) => {
-    const answer = await db.execute(query)
-    await held?.opened
-    return answer
-  }
-  return {
-    db: { ...db, execute },
-    close: () => {
-      held = gate()
-    },
-    open: () => held?.open(),
-  }
-}
-
-/** Waits without letting the test's time pass. */
-async function untilEqual<T>(look: () => Promise<T>, expected: T): Promise<void> {
-  const until = Date.now() + 10_000
-  for (;;) {
-    const found = await look()
-    if (isDeepStrictEqual(found, expected)) return
-    if (Date.now() > until) expect(found).toEqual(expected)
-  }
 }
 
 const wait = '2m'

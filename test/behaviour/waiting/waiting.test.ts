@@ -1,9 +1,20 @@
 import { sql } from 'drizzle-orm'
+import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../../src/index.ts'
+import { type Database, Ratelimit } from '../../../src/index.ts'
 import { hasServer } from '../../support/databases.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
-import { clock, counting, database, letWait, makeConnections, sent, waitEnds } from './passing-time.ts'
+import {
+  clock,
+  counting,
+  database,
+  holding,
+  letWait,
+  makeConnections,
+  sent,
+  untilEqual,
+  waitEnds,
+} from './passing-time.ts'
 
 function window(prefix: string, length: number): Ratelimit {
   const limiter = Ratelimit.fixedWindow(1, length)
@@ -84,6 +95,84 @@ describe('a signal', () => {
     const signal = AbortSignal.abort(new Error('too late'))
     await expect(ratelimit.blockUntilReady('key', '2m', { signal })).rejects.toThrow('too late')
     expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 1 })
+  })
+})
+
+describe('with an id', () => {
+  const once = { id: 'event', for: '1d' } as const
+  const limiterOn = (prefix: string, db: Database, more: object = {}) => {
+    const limiter = Ratelimit.fixedWindow(2, 60_000)
+    return new Ratelimit({ db, limiter, prefix, clock, cleanupProbability: 0, ...more })
+  }
+
+  test('waits, is charged once, and then finds its id without waiting', async () => {
+    const ratelimit = limiterOn('once waits', counting(database.db))
+    await ratelimit.limit('key', { rate: 2 })
+    const before = performance.now()
+    const charged = await letWait(ratelimit.blockUntilReady('key', '2m', { rate: 2, once }))
+    expect(charged).toMatchObject({ success: true, remaining: 0 })
+    expect(charged).not.toHaveProperty('repeated')
+    expect(sent.at - before).toBe(60_000)
+    const [statements, now] = [sent.statements, performance.now()]
+    const again = await ratelimit.blockUntilReady('key', '2m', { rate: 2, once })
+    expect(again).toMatchObject({ success: true, repeated: true, remaining: 0 })
+    expect([sent.statements - statements, performance.now() - now]).toEqual([1, 0])
+  })
+
+  test('a denial does not use it up', async () => {
+    const ratelimit = limiterOn('once denied', counting(database.db))
+    await ratelimit.limit('key', { rate: 2 })
+    expect(await ratelimit.blockUntilReady('key', 0, { once })).toMatchObject({ retryAfter: 60_000 })
+    vi.advanceTimersByTime(60_000)
+    expect(await ratelimit.blockUntilReady('key', 0, { once })).not.toHaveProperty('repeated')
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 1 })
+  })
+
+  test.each(['signal', 'timeout'])(
+    'a check that the %s ends stays charged, and the retry finds it',
+    async (by) => {
+      const held = holding(counting(database.db))
+      const ratelimit = limiterOn(`once late by ${by}`, held.db)
+      const [before, controller] = [sent.statements, new AbortController()]
+      held.close()
+      const waiting = ratelimit.blockUntilReady('key', 1000, { once, signal: controller.signal })
+      const failed = expect(waiting).rejects.toMatchObject(
+        by === 'signal' ? { name: 'AbortError' } : { code: 'OUTCOME_UNKNOWN' },
+      )
+      while (sent.statements === before) await new Promise(setImmediate)
+      if (by === 'signal') controller.abort()
+      else vi.advanceTimersByTime(1000)
+      await failed
+      held.open()
+      await untilEqual(async () => (await ratelimit.getRemaining('key')).used, 1)
+      expect(await ratelimit.blockUntilReady('key', 0, { once })).toMatchObject({ repeated: true })
+      expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 1 })
+      expect(ownTimers()).toEqual([])
+    },
+  )
+
+  test('a retry after a lost answer is charged once', async () => {
+    let loses = true
+    const db = counting(database.db)
+    const execute: Database['execute'] = async (query) => {
+      const answer = await db.execute(query)
+      if (loses) throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+      return answer
+    }
+    const ratelimit = limiterOn('once lost', { ...db, execute })
+    const lost = ratelimit.blockUntilReady('key', '10s', { once })
+    await expect(lost).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    loses = false
+    expect(await ratelimit.blockUntilReady('key', '10s', { once })).toMatchObject({ success: true })
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 1 })
+  })
+
+  test('waits for a key that is blocked', async () => {
+    const ratelimit = limiterOn('once blocked', counting(database.db), { use: [blocks()] })
+    await block(ratelimit, 'key', '30s')
+    const before = performance.now()
+    expect(await letWait(ratelimit.blockUntilReady('key', '1m', { once }))).toMatchObject({ success: true })
+    expect(sent.at - before).toBe(30_000)
   })
 })
 

@@ -140,6 +140,7 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   await limitAll([{ ratelimit, key: 'key', once }])
   const { signal } = new AbortController()
   await limitAll([{ ratelimit, key: 'key' }], { wait: '10s', signal, once })
+  await ratelimit.blockUntilReady('key', '10s', { rate: 2, signal, once })
   // @ts-expect-error a wait in a transaction would hold its locks
   await limitAll([{ ratelimit, key: 'key' }], { wait: '10s', tx: db })
   // @ts-expect-error without a wait there is nothing to end
@@ -378,7 +379,7 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   if (reserved.success) await reserved.commit(5, { tx: db })
   // @ts-expect-error a reset would take away paid credits, or give back used ones
   await credits.resetUsedTokens('org')
-  await credits.blockUntilReady('org', '1s', { rate: 5 })
+  await credits.blockUntilReady('org', '1s', { rate: 5, once: { id: 'event', for: '1d' } })
   // @ts-expect-error credits have no plans
   await credits.blockUntilReady('org', '1s', { limiter })
   // @ts-expect-error

@@ -23,6 +23,7 @@ interface Context {
   readonly method?: string
   readonly path?: string
   readonly plan?: Limiter
+  readonly id?: string
 }
 
 const key = ({ user }: Context) => user
@@ -215,6 +216,89 @@ describe('several limits', () => {
     })
     expect(await check(ada)).toMatchObject({ answer: { results: [{ remaining: 0 }] } })
     expect(await other.getRemaining('ada')).toMatchObject({ remaining: 1 })
+  })
+})
+
+describe.each(['one limit', 'two limits'])('requests that may come twice, with %s', (number) => {
+  const setup = (db?: Config['db']) => {
+    const limits = [limitOf(2, db), limitOf(2, db)].slice(0, number === 'one limit' ? 1 : 2)
+    // Two processes.
+    const checks = [0, 1].map(() =>
+      guard({
+        limits: limits.map((ratelimit) => ({ ratelimit, key })),
+        once: ({ id }) => (id ? { id: `ada ${id}`, for: '1d' } : undefined),
+      }),
+    )
+    const used = async () =>
+      (await Promise.all(limits.map((each) => each.getRemaining('ada')))).map((one) => one.used)
+    const [check, other] = checks as [(typeof checks)[0], (typeof checks)[0]]
+    return { check, other, used, all: (units: number) => limits.map(() => units) }
+  }
+
+  test('an id is charged once, by whichever process, and the others are charged', async () => {
+    const { check, other, used, all } = setup()
+    const answers = await Promise.all([check, other, check].map((each) => each({ ...ada, id: '1' })))
+    expect(answers.map(({ success }) => success)).toEqual([true, true, true])
+    expect(answers.filter(({ answer }) => answer && 'repeated' in answer)).toHaveLength(2)
+    expect(await used()).toEqual(all(1))
+    expect(await check({ ...ada, id: '2' })).not.toHaveProperty('answer.repeated')
+    expect(await check(ada)).toMatchObject({ success: false })
+    expect(await other({ ...ada, id: '2' })).toMatchObject({ success: true, answer: { repeated: true } })
+    expect(await used()).toEqual(all(2))
+  })
+
+  test('a request without an id is charged each time', async () => {
+    const { check, used, all } = setup()
+    for (let i = 0; i < 2; i++) await check(ada)
+    expect(await used()).toEqual(all(2))
+  })
+
+  test('a denial does not use up the id', async () => {
+    const { check } = setup()
+    for (let i = 0; i < 2; i++) await check(ada)
+    expect(await check({ ...ada, id: '1' })).toMatchObject({ success: false })
+    clock.advance(60_000)
+    expect(await check({ ...ada, id: '1' })).not.toHaveProperty('answer.repeated')
+  })
+
+  test('a request that is sent again after a lost answer is charged once', async () => {
+    let loses = true
+    const losing = {
+      ...watch(database.db).db,
+      execute: async (query: Parameters<typeof database.db.execute>[0]) => {
+        const answer = await database.db.execute(query)
+        if (loses) throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+        return answer
+      },
+    }
+    const { check, used, all } = setup(losing)
+    await expect(check({ ...ada, id: '1' })).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    loses = false
+    expect(await check({ ...ada, id: '1' })).toMatchObject({ success: true })
+    expect(await used()).toEqual(all(1))
+  })
+})
+
+describe('once', () => {
+  test.each(['failures', 'successes'] as const)('cannot be combined with count: %s', (count) => {
+    const options = { ratelimit: limitOf(1), key, count, once: () => undefined }
+    // @ts-expect-error a request that was given back would be free when it is sent again
+    expect(() => guard(options)).toThrow(/would be free/)
+  })
+
+  test('is a function, and its errors are not those of the database', async () => {
+    // @ts-expect-error an id is of one request
+    expect(() => guard({ ratelimit: limitOf(1), key, once: { id: 'a', for: '1d' } })).toThrow('a function')
+    const once = () => Promise.reject(new Error('no header'))
+    const check = guard({ ratelimit: limitOf(1), key, once, onError: () => 'allow' })
+    await expect(check(ada)).rejects.toThrow('no header')
+    const typo = guard({ ratelimit: limitOf(1), key, once: () => ({ id: 'a', For: '1d' }) as never })
+    await expect(typo(ada)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
+
+  test('is not read for a request that costs nothing', async () => {
+    const once = () => Promise.reject(new Error('no header'))
+    expect(await guard({ ratelimit: limitOf(1), key, rate: 0, once })(ada)).toMatchObject({ success: true })
   })
 })
 

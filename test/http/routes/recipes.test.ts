@@ -13,10 +13,12 @@ import { WsAdapter } from '@nestjs/platform-ws'
 import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets'
 import { desc } from 'drizzle-orm'
 import type { Express } from 'express'
+import type { Hono } from 'hono'
 import { createRequestHandler, type ServerBuild } from 'react-router'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { rateLimitEphemeral } from '../../../src/index.ts'
+import { db, events } from '../../support/docs-app.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { serve, statusesOf } from './serve.ts'
 
@@ -92,6 +94,30 @@ test('GraphQL: an operation costs the sum of its fields, and a denied one runs n
   expect((await send('{ nothing }', 'eve')).answer.errors[0].message).toMatch(/nothing/)
   expect((await send('{ a: me b: me c: me d: me e: me }', 'eve')).status).toBe(200)
   await server.stop()
+})
+
+test('a request that is sent again is charged once, and does its work once', async () => {
+  const { app } = await block<{ app: Hono }>('Requests that are sent again', 'http')
+  const send = (org: string, id?: string) =>
+    app.request('/reports', {
+      method: 'POST',
+      headers: { 'x-org': org, ...(id ? { 'idempotency-key': id } : {}) },
+    })
+  const leftOf = (response: Response) => response.headers.get('ratelimit')?.match(/r=(\d+)/)?.[1]
+  expect((await send('ada')).status).toBe(400)
+  // Two processes, and a client that does not wait.
+  const all = await Promise.all(Array.from({ length: 8 }, () => send('ada', '1')))
+  expect(new Set(all.map((response) => `${response.status} ${leftOf(response)}`))).toEqual(
+    new Set(['200 99']),
+  )
+  expect(leftOf(await send('ada', '2'))).toBe('98')
+  // Another customer's id is another one.
+  expect(leftOf(await send('eve', '1'))).toBe('99')
+  for (let place = 3; place <= 100; place++) await send('ada', `${place}`)
+  expect((await send('ada', 'more')).status).toBe(429)
+  expect((await send('ada', '1')).status).toBe(200)
+  const ids = (await db.select().from(events)).map(({ id }) => id)
+  expect(ids.filter((id) => id.startsWith('ada '))).toHaveLength(100)
 })
 
 test('SvelteKit: a response whose headers cannot be changed is sent with those of the limit', async () => {

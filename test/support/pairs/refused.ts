@@ -121,11 +121,6 @@ export const REFUSED: readonly Refused[] = [
     because: 'Force takes the whole rate at once.',
   },
   {
-    these: ['blockUntilReady'],
-    others: ['once'],
-    because: 'Not yet: a grant that comes too late is given back, and its id would stay used.',
-  },
-  {
     these: ['reserve', 'reserve with id', 'reserveAll', 'reserveAll with id'],
     others: ['force'],
     because: 'Force is for a cost that is known, and an estimate is not.',
