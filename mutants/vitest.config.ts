@@ -1,6 +1,7 @@
 // The tests that break with the source: host.ts chooses the best project for each file.
 import { resolve } from 'node:path'
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config'
+import long from '../test/vitest.long.config.ts'
 import config from '../vitest.config.ts'
 import { notes } from './entered.ts'
 
@@ -9,10 +10,12 @@ const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'pglite 0.45 isolated', 'p
 const root = resolve()
 const covers = process.env['MUTANTS_COVER'] === '1'
 
-const projects = (config.test?.projects ?? []).filter(
-  (each): each is TestProjectInlineConfiguration =>
-    typeof each === 'object' && 'test' in each && PROJECTS.includes(String(each.test?.name)),
-)
+const projects = [config, long]
+  .flatMap(({ test }) => test?.projects ?? [])
+  .filter(
+    (each): each is TestProjectInlineConfiguration =>
+      typeof each === 'object' && 'test' in each && PROJECTS.includes(String(each.test?.name)),
+  )
 
 const mutants: ViteUserConfig = defineConfig({
   root,

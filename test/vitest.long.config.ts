@@ -2,15 +2,16 @@ import { join } from 'node:path'
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 import { ENTRIES } from './support/entries.ts'
 import { PATIENTLY } from './support/patience.ts'
+import { CONTRACT, distributed, named, project, without } from './support/projects.ts'
 import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
-// What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
-// `npm run test:history`, `npm run test:attack`, `npm run test:edge` in workerd, `npm run test:browser` in
-// Chromium, `npm run test:concurrency` on postgres.js, and `npm run test:package`, which builds the package,
-// uses it as its users do, runs the examples, draws the pictures, and asks the type checker and drizzle-kit
-// about the sources and the documents. `npm run test:long` runs all of it at once: some of it waits while the
-// rest works.
+// What takes long, breaks a server of its own, or needs another runtime: `npm run test:drivers` for the
+// drivers and versions that `npm test` leaves out, `npm run test:faults`, `npm run test:history`, `npm run
+// test:attack`, `npm run test:edge` in workerd, `npm run test:browser` in Chromium, and `npm run test:package`,
+// which builds the package, uses it as its users do, runs the examples, draws the pictures, and asks the type
+// checker and drizzle-kit about the sources and the documents. `npm run test:long` runs all of it at once: some
+// of it waits while the rest works.
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -34,8 +35,8 @@ const FOLDERS = {
   browser: 'test/dashboard/browser',
 }
 
-function project(
-  suite: keyof typeof FOLDERS,
+function suite(
+  name: keyof typeof FOLDERS,
   drizzle: '0.45' | '1.0' = '0.45',
   files: readonly string[] = ['*'],
 ): TestProjectConfiguration {
@@ -44,35 +45,59 @@ function project(
     root,
     resolve: { alias: [...SOURCES, ...(drizzle === '1.0' ? [alias] : [])] },
     test: {
-      name: drizzle === '1.0' ? `${suite} 1.0` : suite,
-      include: files.map((file) => `${FOLDERS[suite]}/${file}.test.ts`),
+      name: drizzle === '1.0' ? `${name} 1.0` : name,
+      include: files.map((file) => `${FOLDERS[name]}/${file}.test.ts`),
       provide: { driver: 'node-postgres' },
       env: { DRIZZLE: drizzle },
       globalSetup: 'test/support/global-setup.ts',
-      setupFiles: suite === 'faults' || suite === 'attack' ? 'test/support/count-checks.ts' : [],
+      setupFiles: name === 'faults' || name === 'attack' ? 'test/support/count-checks.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
       expect: { poll: PATIENTLY },
       // It may depend on the moment of a cut. The end of the gate's output says what was tried again.
-      retry: suite === 'faults' && process.env['CI'] ? 2 : 0,
+      retry: name === 'faults' && process.env['CI'] ? 2 : 0,
     },
   }
 }
 
-/** What several connections do, on the driver that `npm test` leaves out. */
-const concurrency: TestProjectConfiguration = {
-  root,
-  test: {
-    name: 'concurrency',
-    include: ['test/concurrency/*.test.ts', 'test/*/concurrency/*.test.ts'],
-    provide: { driver: 'postgres-js' },
-    globalSetup: 'test/support/global-setup.ts',
-    testTimeout: 120_000,
-    hookTimeout: 60_000,
-    expect: { poll: PATIENTLY },
-    isolate: false,
-  },
-}
+/** What several connections do that no driver changes. */
+const OF_THE_KERNEL = [
+  'concurrency/hot-rows',
+  'credits/concurrency/credits-in-lists',
+  'quota/concurrency/thresholds',
+  'semaphore/concurrency/busy-slots',
+]
+
+/** What is decided in memory, or by statements that are the same for distributed tables. */
+const BEFORE_STATEMENTS = [
+  'behaviour/answers/deny-cache',
+  'behaviour/postgres/exact',
+  'behaviour/postgres/time-zone-data',
+  'prefetch/answers/busy-process',
+  'prefetch/answers/model',
+]
+
+/** What the other drivers and versions of Drizzle must do like those of `npm test`. */
+const drivers: readonly TestProjectConfiguration[] = [
+  project('pglite', '1.0', ...CONTRACT),
+  named('pglite 0.45 busy', project('pglite', '0.45', 'busy')),
+  project('node-postgres', '0.45', ...CONTRACT),
+  without(OF_THE_KERNEL, project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency')),
+  project('postgres-js', '1.0', ...CONTRACT, 'busy'),
+]
+
+/** What `npm test` leaves out on its server: quotas of all algorithms, with more random calls; plans. */
+const server = named('node-postgres 1.0 long', project('node-postgres', '1.0', 'quotas', 'busy', 'plans'))
+
+/** The statements for tables that Citus has distributed, where they are others. */
+const statementsOfCitus = distributed(
+  without(BEFORE_STATEMENTS, project('pglite', '0.45', ...CONTRACT, 'postgres', 'answers', 'quotas')),
+)
+
+/** Without Citus its concurrency is that of the other statements, so it runs on demand. */
+const concurrencyOfCitus = process.env['DISTRIBUTED']
+  ? [distributed(project('node-postgres', '1.0', ...CONTRACT, 'concurrency'))]
+  : []
 
 /** The package as it is published. */
 const packed: TestProjectConfiguration = {
@@ -121,16 +146,19 @@ const config: ViteUserConfig = defineConfig({
     maxWorkers: 3,
     reporters: ['default', new Retried(), new Summary()],
     projects: [
-      project('faults'),
-      project('faults', '1.0', CONNECTIONS),
-      project('history'),
-      project('history', '1.0'),
-      project('attack'),
-      concurrency,
+      suite('faults'),
+      suite('faults', '1.0', CONNECTIONS),
+      suite('history'),
+      suite('history', '1.0'),
+      suite('attack'),
+      ...drivers,
+      server,
+      statementsOfCitus,
+      ...concurrencyOfCitus,
       packed,
       tools,
-      project('edge'),
-      project('browser'),
+      suite('edge'),
+      suite('browser'),
       ...(process.env['npm_lifecycle_event'] === 'test:citus' ? [citus] : []),
     ],
   },

@@ -12,7 +12,7 @@ const withoutCitus = {
 }
 for (const table of [SHIPPED.ephemeral, SHIPPED.durable]) {
   const { load } = tableOf(table, [])
-  if (!load) throw new Error('The plugin of vitest.config.ts gives no limiter the store of Citus.')
+  if (!load) throw new Error('The plugin of projects.ts gives no limiter the store of Citus.')
   await load(withoutCitus)
 }
 
@@ -23,7 +23,7 @@ for (const table of [SHIPPED.ephemeral, SHIPPED.durable]) {
  */
 const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/answers/blocked-until.test.ts': [],
-  'calendar/answers/calendar-window.test.ts': [
+  'calendar/postgres/calendar-window.test.ts': [
     'a period of a row ahead of the clock does not count as the present period',
     'about a period behind, in months of different lengths, there is an answer',
     'the charge commits with it, or rolls back',
@@ -122,7 +122,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   ],
   'concurrency/interleavings.test.ts': ['limitAll locks in one order'],
   'quota/concurrency/named.test.ts': ['a settlement whose answer is lost'],
-  'concurrency/plans.test.ts': [],
   'concurrency/shared-lists.test.ts': [
     'estimates that are settled at the same time share statements',
     'lists whose rows are there and free share statements',

@@ -64,6 +64,8 @@ test.each([
 })
 
 interface Layout {
+  /** For files of which drizzle-kit of both versions is told in the same way. */
+  readonly drizzle?: Drizzle
   readonly files: Readonly<Record<string, string>>
   readonly args?: readonly string[]
   /** The file that gets the tables, and what its text then has. */
@@ -81,14 +83,17 @@ const WINDOWS = JOBS.replaceAll('\n', '\r\n')
 
 const LAYOUTS: Readonly<Record<string, Layout>> = {
   'a file with the line ends of Windows': {
+    drizzle: '0.45',
     files: { 'schema.ts': WINDOWS },
     changed: ['schema.ts', `${WINDOWS}\r\n${EXPORT}\r\n`],
   },
   'a folder of files with the line ends of Windows': {
+    drizzle: '1.0',
     files: { 'drizzle.config.ts': configOf({ schema: './src/schema' }), 'src/schema/jobs.ts': WINDOWS },
     changed: ['src/schema/rate-limit.ts', `${EXPORT}\r\n`],
   },
   'a pattern': {
+    drizzle: '0.45',
     files: {
       'drizzle.config.ts': configOf({ schema: 'src/**/*.table.{ts,js}' }),
       'src/a/jobs.table.ts': JOBS,
@@ -96,6 +101,7 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
     changed: ['src/rate-limit.table.ts', `${EXPORT}\n`],
   },
   'a list': {
+    drizzle: '1.0',
     files: { 'drizzle.config.ts': configOf({ schema: ['./src/*/schema.ts'] }), 'src/jobs/schema.ts': JOBS },
     changed: ['src/rate-limit/schema.ts', EXPORT],
   },
@@ -136,6 +142,7 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
     says: 'Give the limiters your tables: `tables: rateLimits`',
   },
   'one that has tables of its own': {
+    drizzle: '0.45',
     files: {
       'schema.ts': `import { rateLimitTables } from 'drizzle-ratelimit/schema'
         export const mine = rateLimitTables({ ephemeral: 'quick', durable: 'slow' })
@@ -150,7 +157,9 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
 
 test.each(
   Object.entries(LAYOUTS).flatMap(([name, layout]) =>
-    DRIZZLES.map((drizzle) => [drizzle, name, layout] as const),
+    DRIZZLES.filter((each) => (layout.drizzle ?? each) === each).map(
+      (drizzle) => [drizzle, name, layout] as const,
+    ),
   ),
 )('Drizzle %s, the schema is %s', async (drizzle, _, layout) => {
   const { files, args = [], changed, made = USUAL, says = 'Now run `npx drizzle-kit migrate' } = layout
@@ -218,13 +227,11 @@ test.each<[string, Readonly<Record<string, string>>, string]>([
   ],
   ['a schema with an error', { 'schema.ts': 'export const = 1' }, 'drizzle-kit failed'],
 ])('what init refuses leaves all files as they are: %s', async (_, files, said) => {
-  for (const drizzle of DRIZZLES) {
-    const project = await start(drizzle, files)
-    const before = await project.texts()
-    expect(await project.run('drizzle-ratelimit', 'init')).toEqual({
-      code: 2,
-      printed: expect.stringContaining(said),
-    })
-    expect(await project.texts()).toEqual(before)
-  }
+  const project = await start('1.0', files)
+  const before = await project.texts()
+  expect(await project.run('drizzle-ratelimit', 'init')).toEqual({
+    code: 2,
+    printed: expect.stringContaining(said),
+  })
+  expect(await project.texts()).toEqual(before)
 })

@@ -1,25 +1,14 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { describe, expect, test } from 'vitest'
-import { WINGS } from '../../support/wings.ts'
+import { expect, test } from 'vitest'
 
-// Slow: each test starts the type checker in a copy of the repository.
+// Slow: it runs the type checker and tests in a copy of the repository. That the sources compile without any
+// wing follows from what they import: test/unit/wings.test.ts.
 
 const run = promisify(execFile)
 
-/** What `npm run without` prints, and whether it has failed. */
-async function without(...args: string[]): Promise<string> {
-  const command = ['--import', 'tsx', 'tools/without.ts', ...args]
+test('without reports and what shows them, everything compiles and the tests of the rest pass', async () => {
+  const command = ['--import', 'tsx', 'tools/without.ts', 'reports']
   const { stdout } = await run(process.execPath, command, { maxBuffer: 2 ** 26 }).catch((error) => error)
-  return stdout
-}
-
-describe('a wing can be removed', () => {
-  test.each(WINGS)('without %s, the sources compile', async (wing) => {
-    expect(await without(wing, '--sources')).toMatch(/^The rest is whole\.$/m)
-  })
-
-  test('without reports and what shows them, everything compiles and the tests of the rest pass', async () => {
-    expect(await without('reports')).toMatch(/^The rest is whole\.$/m)
-  })
+  expect(stdout).toMatch(/^The rest is whole\.$/m)
 })

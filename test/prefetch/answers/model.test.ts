@@ -93,9 +93,9 @@ test.each(windows)('a sole process gets with prefetch what the model gives: $nam
       // Nothing that was not used stays charged.
       expect((await asking.getRemaining('key')).used).toBe(model.getRemaining(plan, clock.ms).used)
     }),
-    runs(60),
+    runs(30),
   )
-  expect(fromMemory).toBeGreaterThan(runs(60).numRuns)
+  expect(fromMemory).toBeGreaterThan(runs(30).numRuns)
 })
 
 /** What an answer from memory has to say: at least so much is left, and it is full again at the latest then. */

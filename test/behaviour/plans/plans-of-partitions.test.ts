@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { limitAll, Ratelimit, rateLimitTables } from '../../src/index.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
-import { keysNamed } from '../support/keys.ts'
-import { flushStatistics } from '../support/statistics.ts'
+import { limitAll, Ratelimit, rateLimitTables } from '../../../src/index.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
+import { keysNamed } from '../../support/keys.ts'
+import { flushStatistics } from '../../support/statistics.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.tokenBucket(1000, '1s', 1_000_000)

@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
-import { limitAll, Ratelimit } from '../../src/index.ts'
-import { Semaphore } from '../../src/semaphore/index.ts'
-import { type Db, useDatabase } from '../support/databases.ts'
-import { keysNamed } from '../support/keys.ts'
-import { PATIENTLY } from '../support/patience.ts'
-import { flushStatistics } from '../support/statistics.ts'
+import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
+import { keysNamed } from '../../support/keys.ts'
+import { PATIENTLY } from '../../support/patience.ts'
+import { flushStatistics } from '../../support/statistics.ts'
 
 // Slow: the table grows by 20,000 rows and is vacuumed again, for each kind of call.
 
