@@ -6,6 +6,8 @@ export {
   rateLimitEphemeral,
   rateLimitTables,
 } from '../schema/index.ts'
+export type { AnyCredits } from './any-credits.ts'
+export type { PlainReserveOptions } from './estimates/options.ts'
 export type { Reservation, Reserved, ReservedPart } from './estimates/reservation.ts'
 export type {
   Allowed,
@@ -20,7 +22,6 @@ export type {
 export type { Database } from './kernel/database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './kernel/diagnostics.ts'
 export type { Duration } from './kernel/duration.ts'
-export type { AnyCredits } from './kernel/engine/any-credits.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './kernel/errors.ts'
 export type { EndedPeriod, Limiter } from './kernel/limits/algorithm.ts'
 export type { TokenBucketOptions } from './kernel/limits/token-bucket.ts'
@@ -37,7 +38,6 @@ export type {
 export type { TransactionOf } from './kernel/options/choices.ts'
 export type { RatelimitConfig } from './kernel/options/config.ts'
 export type { Layer } from './kernel/options/layer.ts'
-export type { PlainReserveOptions } from './kernel/options/reserve.ts'
 export { checkTables, type TableDifference } from './kernel/tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './kernel/tables/ddl.ts'
 export { type CreditRequest, type LimitRequest, limitAll } from './limit-all.ts'

@@ -2,15 +2,15 @@ import type { SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } from 'kysely'
 import type { RateLimitTables } from '../schema/index.ts'
+import type { AnyCredits } from './any-credits.ts'
 import type { Database } from './kernel/database/database.ts'
 import { checkTablesGiven } from './kernel/database/given.ts'
-import type { AnyCredits } from './kernel/engine/any-credits.ts'
-import * as rowNumbers from './kernel/engine/row-numbers.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { checkOption } from './kernel/options/validate.ts'
 import { columnsOf } from './kernel/sql/row.ts'
 import { storageSql, tableShapeOf, tableSql } from './kernel/tables/ddl.ts'
 import { SHIPPED } from './kernel/tables/shipped.ts'
+import * as rowNumbers from './reports/row-numbers.ts'
 
 /** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>

@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { type PlainReserveOptions, plainReserve as RESERVE_NAMES } from './estimates/options.ts'
 import type { Reserved, ReservedPart } from './estimates/reservation.ts'
 import type { Allowed, Denied, Granted, LimitResult, Usage } from './kernel/answers/results.ts'
 import { checkOptions, type OptionNames } from './kernel/base/check-options.ts'
@@ -21,7 +22,6 @@ import { answerOne } from './kernel/lists/answer-one.ts'
 import * as CALLS from './kernel/options/call-table.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RefundOptions } from './kernel/options/calls.ts'
 import type { RatelimitConfig } from './kernel/options/config.ts'
-import type { PlainReserveOptions } from './kernel/options/reserve.ts'
 import { type Offered, settingsOf } from './kernel/options/settings.ts'
 import { callOf, checkOption, type OptionsOfCall } from './kernel/options/validate.ts'
 import type { Call } from './kernel/store/call.ts'
@@ -162,7 +162,7 @@ export class Ratelimit<D = Database> {
    */
   reserve(key: string, options?: PlainReserveOptions): Promise<Reserved>
   async reserve(key: string, options: PlainReserveOptions = {}): Promise<Reserved> {
-    Ratelimit.#check(this, options, CALLS.plainReserve)
+    Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {

@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { spend as RESERVE_NAMES } from '../estimates/options.ts'
 import type { ReservationName } from '../estimates/settle-options.ts'
 import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
@@ -134,7 +135,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
    */
   limit(key: string, options?: CreditLimitOptions): Promise<LimitResult>
   async limit(key: string, options: CreditLimitOptions = {}): Promise<LimitResult> {
-    Credits.#check(this, options, CALLS.creditLimit)
+    Credits.#check(this, options, OPTIONS.limit)
     // An `await` takes time even without a promise.
     const called = calledBy(this.#handle, key, options)
     const each = 'call' in called ? called : await called
@@ -172,7 +173,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
    */
   reserve(key: string, options?: CreditReserveOptions): Promise<CreditReserved>
   async reserve(key: string, options: CreditReserveOptions = {}): Promise<CreditReserved> {
-    Credits.#check(this, options, CALLS.spend)
+    Credits.#check(this, options, RESERVE_NAMES)
     const called = await calledBy(this.#handle, key, options)
     return await own((await MODULES.reservation()).reserve(called, options))
   }

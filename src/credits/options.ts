@@ -1,3 +1,4 @@
+import type { NamedReserveOptions, PlainReserveOptions } from '../estimates/options.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { Duration } from '../kernel/duration.ts'
@@ -15,7 +16,6 @@ import type {
   Throwing,
 } from '../kernel/options/choices.ts'
 import type { CommonConfig } from '../kernel/options/common.ts'
-import type { NamedReserveOptions, PlainReserveOptions } from '../kernel/options/reserve.ts'
 
 /** The options that mean something for all credits. */
 type EitherCredits<D> = Omit<CommonConfig<D>, 'limiter' | 'onOtherPlan'> &
@@ -104,6 +104,7 @@ export function needsDated(_: unknown, name: string): never {
   throw new RatelimitError('INVALID_OPTION', `${name} needs dated: true.`)
 }
 
+export const limit: NamesOf<CreditLimitOptions> = { ...CALLS.charge, force: checkSwitch }
 export const grant: NamesOf<GrantOptions> = {
   ...{ ...CALLS.tx, ...CALLS.once },
 }

@@ -1,5 +1,5 @@
+import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'

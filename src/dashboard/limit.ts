@@ -1,7 +1,7 @@
+import type { AnyCredits } from '../any-credits.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Duration } from '../kernel/duration.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { type Handle, handleOf } from '../kernel/engine/handles.ts'

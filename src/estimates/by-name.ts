@@ -4,12 +4,12 @@ import { own } from '../kernel/base/own.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { callsOf } from '../kernel/lists/calls-of.ts'
-import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions, Requested, TxOptions } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Costs, SettledAll } from './costs.ts'
 import { inRows } from './in-rows.ts'
 import { namedBy } from './named.ts'
+import { spendRequest } from './options.ts'
 import type { ReservationName, SettleOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
 
@@ -25,7 +25,7 @@ export async function settleName(
   checkOptions(name, SETTLING.reservation, 'The name of a reservation')
   checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
   const requests = [{ ratelimit, key: name.key, limiter }]
-  const calls = await callsOf(requests, CALLS.spendRequest, 0)
+  const calls = await callsOf(requests, spendRequest, 0)
   const { results } = await settleByName(requests, calls, name.id, { each: [actual] }, tx)
   return results[0] as Allowed
 }

@@ -1,9 +1,9 @@
 import type { Database } from '../kernel/database/database.ts'
-import { transactionId, transactionStatus } from '../kernel/database/transaction-status.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import { RatelimitError } from '../kernel/errors.ts'
+import { transactionId, transactionStatus } from './transaction-status.ts'
 
 // An estimate that was charged in a caller's transaction is there for others when that has committed.
 

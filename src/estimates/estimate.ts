@@ -1,8 +1,8 @@
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { OnceOptions } from '../kernel/options/calls.ts'
-import { type Naming, NEEDS_ID, type Unnamed } from '../kernel/options/reserve.ts'
 import { checkOption } from '../kernel/options/validate.ts'
+import type { Naming, Unnamed } from './options.ts'
 
 // A call that charges an estimate.
 
@@ -23,7 +23,10 @@ export function estimateOf<Own extends LimiterCall>(each: Own): Own {
  * @throws RatelimitError `INVALID_OPTION`
  */
 export function namingOf({ id, expires, once }: OnceOptions & (Naming | Unnamed)): Naming | undefined {
-  checkOption(id !== undefined || expires === undefined, NEEDS_ID)
+  checkOption(
+    id !== undefined || expires === undefined,
+    'expires needs an id: the reservation then has a name.',
+  )
   if (id === undefined) return undefined
   checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
   return { id, expires }

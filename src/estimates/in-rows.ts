@@ -15,7 +15,6 @@ import { found } from '../kernel/lists/enough.ts'
 import { namesOf, payerIn, shareCheckers } from '../kernel/lists/names.ts'
 import { askedOf, takeTogether } from '../kernel/lists/together.ts'
 import { callOf } from '../kernel/options/validate.ts'
-import { openStatement } from '../kernel/sql/estimates.ts'
 import { kept } from '../kernel/sql/statements.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { lookAt, requestFor } from '../kernel/store/look-at.ts'
@@ -26,6 +25,7 @@ import { type Costs, checkSettling, costAt, type Estimates, type SettledAll, typ
 import { inTurn } from './in-turn.ts'
 import { settle } from './settle.ts'
 import type { Charged } from './settlement.ts'
+import { openStatement } from './sql/estimates.ts'
 
 // Estimates with a name. Each is a row. The statement that charges the limit makes it, and the one that settles
 // the estimate closes it.

@@ -10,13 +10,13 @@ import { reportsOf, sendCalls } from '../kernel/lists/limit-all.ts'
 import { keyOfName, keyOfShare, namesOf, shareCheckers } from '../kernel/lists/names.ts'
 import type { Payer } from '../kernel/lists/send-payers.ts'
 import { checkNames } from '../kernel/lists/together.ts'
-import type { Naming } from '../kernel/options/reserve.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { requestFor } from '../kernel/store/look-at.ts'
 import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
 import { chargedIn } from './charged-in.ts'
 import type { Estimates } from './costs.ts'
 import { inRows, looksAt } from './in-rows.ts'
+import type { Naming } from './options.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 

@@ -1,9 +1,9 @@
 import type { Database } from '../kernel/database/database.ts'
-import { transactionId, wasRolledBack } from '../kernel/database/transaction-status.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { type ChargedIn, checkCharged } from './charged-in.ts'
+import { transactionId, wasRolledBack } from './transaction-status.ts'
 
 /**
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a

@@ -7,10 +7,10 @@ import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { answerEach } from '../kernel/lists/answer-one.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
-import type { ReserveOptions } from '../kernel/options/reserve.ts'
 import type { Estimates } from './costs.ts'
 import { estimateOf, namingOf } from './estimate.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+import type { ReserveOptions } from './options.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {

@@ -1,6 +1,6 @@
+import type { AnyCredits } from '../any-credits.ts'
 import type { NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { tx } from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'

@@ -1,6 +1,6 @@
+import type { AnyCredits } from '../any-credits.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Policy } from './policy.ts'
 import {
   HEADER_WRITERS,

@@ -1,6 +1,6 @@
+import type { AnyCredits } from '../any-credits.ts'
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import type { NamesOf } from '../kernel/base/check-options.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import type { Once } from '../kernel/options/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'

@@ -1,5 +1,5 @@
+import type { AnyCredits } from '../any-credits.ts'
 import type { Denied } from '../kernel/answers/results.ts'
-import type { AnyCredits } from '../kernel/engine/any-credits.ts'
 import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
 import type { RateLimitHeaders } from './standards.ts'

@@ -1,3 +1,4 @@
+import type { Database } from '../kernel/database/database.ts'
 import { untilDone } from '../kernel/database/retry.ts'
 import { mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
@@ -5,14 +6,23 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { otherPlan } from '../kernel/engine/refusal.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
-import type { EndedPeriod, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { EndedPeriod, Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { hasPeriods, paramsAt, periodFrom } from '../kernel/limits/limiter.ts'
-import type { ChangePlanOptions } from '../kernel/options/calls.ts'
 import { checkLimiter, checkOption } from '../kernel/options/validate.ts'
 import { kept } from '../kernel/sql/statements.ts'
 import { insertEmpty, reachesAll } from '../kernel/store/empty-rows.ts'
 import { exactNumber, stateIn } from '../kernel/store/number-columns.ts'
 import { changePlanStatement } from './sql/change-plan.ts'
+
+/** Options of `changePlan`. */
+export interface ChangePlanOptions {
+  /** The plan until now: a fixed or calendar window. Default: the limiter's. */
+  readonly from?: Limiter | undefined
+  /** The plan from now on: a fixed or calendar window. */
+  readonly to: Limiter
+  /** The transaction that changes the plan in your own tables. Default: one of its own. */
+  readonly tx?: Database | undefined
+}
 
 /** Ends the period of a key now, and begins one of another plan. Returns what was used until now. */
 export async function changePlan(

@@ -1,4 +1,12 @@
 export type { SettledAll } from '../estimates/costs.ts'
+export type {
+  NamedReserveOptions,
+  NamedSpendOptions,
+  PlainSpendOptions,
+  ReserveAllOptions,
+  ReserveOptions,
+  SpendOptions,
+} from '../estimates/options.ts'
 export type { Reservations, ReservedAll } from '../estimates/reserve-calls.ts'
 export type {
   CommitSpentOptions,
@@ -8,17 +16,9 @@ export type {
   SettleOptions,
 } from '../estimates/settle-options.ts'
 export type { SettledSpending, Spent } from '../estimates/spend-from.ts'
-export type { ChangePlanOptions } from '../kernel/options/calls.ts'
 export type { Threshold } from '../kernel/options/choices.ts'
 export type { QuotaConfig } from '../kernel/options/config.ts'
-export type {
-  NamedReserveOptions,
-  NamedSpendOptions,
-  PlainSpendOptions,
-  ReserveAllOptions,
-  ReserveOptions,
-  SpendOptions,
-} from '../kernel/options/reserve.ts'
+export type { ChangePlanOptions } from './change-plan.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export { type OpenReservation, type OpenReservationsOptions, openReservations } from './open-reservations.ts'
 export { type Prorated, prorate } from './prorate.ts'

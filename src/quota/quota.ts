@@ -1,19 +1,22 @@
+import { reserve as RESERVE_NAMES, type ReserveOptions } from '../estimates/options.ts'
 import type { Reserved, ReservedPart } from '../estimates/reservation.ts'
 import type { ReservationName } from '../estimates/settle-options.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
-import { checkOptions } from '../kernel/base/check-options.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { own } from '../kernel/base/own.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { calledBy, handleOf } from '../kernel/engine/handles.ts'
 import type { EndedPeriod } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
-import type { CallOptions, ChangePlanOptions } from '../kernel/options/calls.ts'
+import type { CallOptions } from '../kernel/options/calls.ts'
 import type { QuotaConfig } from '../kernel/options/config.ts'
-import type { ReserveOptions } from '../kernel/options/reserve.ts'
 import type { Offered } from '../kernel/options/settings.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
+import type { ChangePlanOptions } from './change-plan.ts'
+
+const CHANGE_NAMES: NamesOf<ChangePlanOptions> = { ...CALLS.tx, from: true, to: true }
 
 const byName = /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts'))
 const reserving = /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts'))
@@ -68,7 +71,7 @@ export class Quota<D = Database> extends Ratelimit<D> {
   override reserve(key: string, options?: ReserveOptions): Promise<Reserved>
   override async reserve(key: string, options: ReserveOptions = {}): Promise<Reserved> {
     const handle = handleOf(this, NOT_OF_QUOTA)
-    checkOptions(options, CALLS.reserve)
+    checkOptions(options, RESERVE_NAMES)
     const charged = await calledBy(handle, key, options)
     return await own((await reserving()).reserve(charged, options))
   }
@@ -129,7 +132,7 @@ export class Quota<D = Database> extends Ratelimit<D> {
    */
   async changePlan(key: string, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
     const { checker } = handleOf(this, NOT_OF_QUOTA)
-    checkOptions(options, CALLS.changePlan)
+    checkOptions(options, CHANGE_NAMES)
     const stored = await checker.stored(key)
     // It checks the key and the plan.
     callOf(this.prefix, this.limiter, stored, { rate: 0, limiter: options.from })

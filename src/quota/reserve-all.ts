@@ -1,8 +1,7 @@
+import { reserveAll as names, type ReserveAllOptions, reserveRequest } from '../estimates/options.ts'
 import type { ReservedAll } from '../estimates/reserve-calls.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
-import { reserveAll as names, reserveRequest } from '../kernel/options/call-table.ts'
-import type { ReserveAllOptions } from '../kernel/options/reserve.ts'
 import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

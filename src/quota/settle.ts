@@ -1,7 +1,7 @@
 import type { SettledAll } from '../estimates/costs.ts'
+import { spendRequest } from '../estimates/options.ts'
 import type { SettleOptions } from '../estimates/settle-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
-import { spendRequest } from '../kernel/options/call-table.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

@@ -1,8 +1,7 @@
+import { spend as names, type SpendOptions, spendRequest } from '../estimates/options.ts'
 import type { Spent } from '../estimates/spend-from.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
-import { spend as names, spendRequest } from '../kernel/options/call-table.ts'
-import type { SpendOptions } from '../kernel/options/reserve.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

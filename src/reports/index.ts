@@ -1,11 +1,11 @@
+export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
 export {
   type RowColumns,
   type RowOptions,
   remainingOf,
   resetOf,
   usedOf,
-} from '../kernel/engine/row-numbers.ts'
-export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
+} from './row-numbers.ts'
 export type { LimiterRows, PlanOf, ReportOptions } from './rows.ts'
 export {
   type KeyUsage,

@@ -21,7 +21,9 @@ export const WINGS = [
 export type Wing = (typeof WINGS)[number]
 
 /** The wings that show what another wing finds. They go with it. */
-export const SHOWN_BY: Readonly<Partial<Record<Wing, readonly Wing[]>>> = { reports: ['cli', 'dashboard'] }
+export const SHOWN_BY: Readonly<Partial<Record<Wing, readonly Wing[]>>> = {
+  reports: ['cli', 'dashboard', 'kysely'],
+}
 
 /** The wing that a file of `src/` is in. */
 export function wingOf(file: string): Wing | undefined {

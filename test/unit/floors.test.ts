@@ -22,6 +22,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/kernel/answers'],
   ['src/kernel/engine'],
   ['src/kernel/lists'],
+  ['src/any-credits.ts'],
   ['src/estimates'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],

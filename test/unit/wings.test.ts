@@ -16,15 +16,10 @@ test('only a wing that shows another imports it, and the rest of the package imp
   expect(found).toEqual([])
 })
 
-/** What the kernel still imports, and why. */
-const OF_KERNEL: Readonly<Record<string, string>> = { leases: 'the checker makes the leases of the option' }
-
 test('the kernel imports the kernel and the schema', async () => {
   const isBelow = (file: string) => /^(src\/kernel|schema)\//.test(file)
   const found = [...(await sourceImports())].flatMap(([file, targets]) =>
-    isBelow(file)
-      ? targets.filter((target) => !isBelow(target) && !((target.split('/')[1] as string) in OF_KERNEL))
-      : [],
+    isBelow(file) ? targets.filter((target) => !isBelow(target)) : [],
   )
   expect(found).toEqual([])
 })

@@ -56,6 +56,16 @@ async function calledOnHash(handle: Handle, key: string, options: OptionsOfCall)
   return calledOn(handle, await handle.checker.stored(key), options)
 }
 
+/**
+ * The call of a function on one key of a limiter.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE`
+ */
+export async function callOn(ratelimit: object, key: string, options: OptionsOfCall): Promise<LimiterCall> {
+  const handle = handleOf(ratelimit, 'ratelimit must be a limiter of this version of the package.')
+  return calledBy(handle, key, options)
+}
+
 /** The call on a key as it is stored. */
 export function calledOn(
   { checker, funded }: Handle,

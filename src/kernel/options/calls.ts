@@ -93,13 +93,3 @@ export interface BlockOptions extends Pick<LimitOptions, 'rate' | 'atLeast' | 'l
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }
-
-/** Options of `changePlan`. */
-export interface ChangePlanOptions {
-  /** The plan until now: a fixed or calendar window. Default: the limiter's. */
-  readonly from?: Limiter | undefined
-  /** The plan from now on: a fixed or calendar window. */
-  readonly to: Limiter
-  /** The transaction that changes the plan in your own tables. Default: one of its own. */
-  readonly tx?: Database | undefined
-}

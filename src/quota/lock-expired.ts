@@ -1,8 +1,8 @@
-import type { Database } from '../database/database.ts'
-import { type Row, runOnce } from '../database/run.ts'
-import { expiredEstimatesStatement } from '../sql/estimates.ts'
-import { kept } from '../sql/statements.ts'
-import type { Table } from './store.ts'
+import { expiredEstimatesStatement } from '../estimates/sql/estimates.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { type Row, runOnce } from '../kernel/database/run.ts'
+import { kept } from '../kernel/sql/statements.ts'
+import type { Table } from '../kernel/store/store.ts'
 
 /**
  * Finds open estimates whose end has come, and locks those that no other transaction has locked. A store

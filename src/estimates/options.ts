@@ -1,8 +1,8 @@
-import type { Duration } from '../duration.ts'
-import type { LimitOptions, OnceOptions, TxOptions } from './calls.ts'
-
-/** Why `expires` is refused. */
-export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
+import type { NamesOf } from '../kernel/base/check-options.ts'
+import type { Duration } from '../kernel/duration.ts'
+import * as CALLS from '../kernel/options/call-table.ts'
+import type { LimitOptions, OnceOptions, Requested, TxOptions } from '../kernel/options/calls.ts'
+import { ofQuota } from '../kernel/options/checks.ts'
 
 /** The options of an estimate without a name. */
 export interface Unnamed {
@@ -66,3 +66,21 @@ export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
 
 /** A name is charged once anyway. */
 type EitherName = (OnceOptions & Unnamed) | (Naming & { readonly once?: never })
+
+// The options of each call, with their checks, as in `call-table.ts`.
+
+export const reserveAll: NamesOf<ReserveAllOptions> = {
+  ...{ ...CALLS.tx, ...CALLS.once, id: true, expires: true },
+}
+export const spend: NamesOf<SpendOptions> = { ...CALLS.charge, ...reserveAll }
+export const reserve: NamesOf<ReserveOptions> = { ...CALLS.call, ...spend }
+export const plainReserve: NamesOf<ReserveOptions> = {
+  ...{ ...CALLS.call, ...CALLS.charge, id: ofQuota, expires: ofQuota },
+}
+
+export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate' | 'atLeast'>> = {
+  ...{ ratelimit: true, key: true, limiter: true },
+}
+export const reserveRequest: NamesOf<Omit<Requested, 'force'>> = {
+  ...{ ...spendRequest, rate: true, atLeast: true },
+}

@@ -1,4 +1,4 @@
-import type { Allowed, Denied, LimitResult } from '../answers/results.ts'
+import type { Allowed, Denied, LimitResult } from './kernel/answers/results.ts'
 
 /** `Credits`, from `drizzle-ratelimit/credits`. */
 export interface AnyCredits {

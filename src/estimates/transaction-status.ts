@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
-import type { Database } from './database.ts'
-import { uncharged } from './database-error.ts'
-import { execute } from './run.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { execute } from '../kernel/database/run.ts'
 
 /**
  * The id of a transaction. Other transactions can look up its status by the id. A savepoint has the id of its
