@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { defineConfig } from 'rolldown'
+import { dts } from 'rolldown-plugin-dts'
 
 const { bin, exports } = JSON.parse(readFileSync('package.json', 'utf8'))
 
@@ -36,7 +37,7 @@ function reachedFrom(id, context, reached = new Set()) {
   return reached
 }
 
-const shared = { sourcemap: true, comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' }
+const shared = { comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' }
 
 /** Loading its own file would take a third of an import. */
 const SMALL = ['@lukeed/ms']
@@ -72,19 +73,33 @@ const commonJs = {
   },
 }
 
-/** tsc leaves the extensions of the sources in declarations, which not every tool can follow. */
-const declarations = {
-  name: 'declarations',
-  writeBundle({ dir }) {
-    for (const name of readdirSync(dir, { recursive: true })) {
-      if (!name.endsWith('.d.ts')) continue
-      const text = readFileSync(join(dir, name), 'utf8')
-      writeFileSync(
-        join(dir, name),
-        text.replaceAll(/((?:from |import\()['"]\.[^'"]+)\.ts(?=['"])/g, '$1.js'),
-      )
+/** What the sources refer to by themselves. The plugin drops comments at the beginning of a file. */
+const LIBRARIES = '/// <reference lib="esnext.disposable" />'
+
+/** The generator of the plugin puts some comments on the line of the member before, where no editor finds them. */
+const ownLines = {
+  name: 'own lines for comments',
+  generateBundle(_, files) {
+    for (const file of Object.values(files)) {
+      if (file.type === 'chunk') file.code = file.code.replace(/; (\/\*\*.*\*\/)\n( *)/g, ';\n$2$1\n$2')
     }
   },
+}
+
+/** The declarations that tsc has made, as few files as the code. Each format needs its own. */
+function declarations(dir) {
+  const made = Object.entries(inputOf(exports)).map(([name, source]) => [name, declarationOf(source)])
+  return {
+    input: Object.fromEntries(made),
+    external: (id) => isExternal(id, []),
+    plugins: [dts({ dtsInput: true, tsconfig: false }), ownLines],
+    experimental: { attachDebugInfo: 'none' },
+    output: { dir, format: 'esm', banner: LIBRARIES, chunkFileNames: 'types/[name].d.ts' },
+  }
+}
+
+function declarationOf(source) {
+  return join('node_modules/.cache/types', source.replace(/\.ts$/, '.d.ts'))
 }
 
 export default defineConfig([
@@ -92,7 +107,7 @@ export default defineConfig([
     input: { ...entries, ...inputOf(bin) },
     platform: 'neutral',
     external: (id) => isExternal(id, SMALL),
-    plugins: [declarations, licencesOf(SMALL)],
+    plugins: [licencesOf(SMALL)],
     output: { ...shared, dir: 'dist', format: 'esm', codeSplitting: { groups: LAYERS } },
   },
   {
@@ -108,4 +123,6 @@ export default defineConfig([
       codeSplitting: { groups: LAYERS },
     },
   },
+  declarations('dist'),
+  declarations('dist/cjs'),
 ])
