@@ -10,16 +10,16 @@ import { type Blocked, blockOn } from '../kernel/engine/gate.ts'
 import { callOn } from '../kernel/engine/handles.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
-import { UNHURRIED } from '../kernel/engine/unhurried.ts'
 import { isRequest } from '../kernel/engine/unlimited.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { ownError, RatelimitError } from '../kernel/errors.ts'
-import { whenAvailable } from '../kernel/limits/search.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
-import type { CallOptions } from '../kernel/options/calls.ts'
+import type { CallOptions, OnceOptions } from '../kernel/options/calls.ts'
 import { checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call, Request } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import { cancelOnce, chargeOnce, type Id, idOf, type Repeated } from './once.ts'
+import { cancelOf, decide, startOf } from './start.ts'
 
 /** A call with a start time. It is charged. */
 export interface Scheduled {
@@ -29,9 +29,12 @@ export interface Scheduled {
   readonly delay: number
   /** Unix milliseconds of the start, by the database's clock. */
   readonly startsAt: number
+  /** With `once`: the id was used before, so this call has charged nothing. The start is that of the first. */
+  readonly repeated?: true
   /**
    * Gives back what the call was charged, without what later calls already count on: their start times stay.
-   * It gives back once: a second call does nothing, even if the transaction of the first was rolled back.
+   * It gives back once: a second call does nothing, even if the transaction of the first was rolled back. With
+   * `once` it also frees the id, and of the answers with one id, in any process, one gives back.
    *
    * @param options `tx`: your transaction. Default: the limiter's `db`.
    * @returns Whether something was given back. From the start on, nothing is.
@@ -51,14 +54,18 @@ export interface NotScheduled {
 }
 
 /** Options of `schedule`. */
-export interface ScheduleOptions extends CallOptions {
+export interface ScheduleOptions extends CallOptions, OnceOptions {
   /** The longest time that the call may have to wait for its start. */
   readonly within: Duration
   /** The cost of the call, 0 or more. 0 starts at once and charges nothing. Default: `1`. */
   readonly rate?: number | undefined
 }
 
-const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = { ...CALLS.call, within: true, rate: true }
+const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = {
+  ...CALLS.call,
+  ...CALLS.once,
+  ...{ within: true, rate: true },
+}
 
 /**
  * Gives the call a start time, in the order in which calls of all processes come, and charges it at once. The
@@ -89,17 +96,16 @@ export async function schedule(
   options: ScheduleOptions,
 ): Promise<Scheduled | NotScheduled> {
   checkOptions(options, SCHEDULE_NAMES)
-  const { within, ...callOptions } = options
+  const { within, once, tx, ...callOptions } = options
   const { checker, call } = await callOn(ratelimit, key, callOptions)
-  return await own(scheduleCall(checker, call, within, options.tx))
+  return await own(scheduleCall(checker, call, { within, once, tx }))
 }
 
 /** Charges a call that may start within a time, and says when. */
 async function scheduleCall(
   checker: Checker,
   call: Call,
-  within: Duration,
-  tx: Database | undefined,
+  { within, once, tx }: Pick<ScheduleOptions, 'within' | 'once' | 'tx'>,
 ): Promise<Scheduled | NotScheduled> {
   const withinMs = parseDuration(within, 'within', 0)
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of schedule must be 0 or more.')
@@ -116,86 +122,88 @@ async function scheduleCall(
     !checker.rows.namespace.ledger,
     'schedule cannot be combined with ledger: it charges units that are not there yet.',
   )
-  if (!isRequest(call)) {
-    return { success: true, delay: 0, startsAt: checker.clockMs(), cancel: async () => false }
-  }
+  const id = once && (await idOf(once, { checker, call }, withinMs))
+  if (!isRequest(call)) return startNow(checker, call, id, tx)
   const { answer } = await watched(
     [{ checker, call }],
     tx,
-    () => scheduleIn(checker, call, withinMs, tx),
+    () => scheduleIn(checker, call, { withinMs, id }, tx),
     ({ answer, remaining }) => [
-      { answer: { retryAfter: 0, ...answer, limit: call.limiter.limit, remaining } },
+      {
+        answer: { retryAfter: 0, ...answer, limit: call.limiter.limit, remaining },
+        rate: answer.success && answer.repeated ? 0 : undefined,
+      },
     ],
   )
   return answer
 }
 
+/** Without a limit a call starts now. */
+async function startNow(checker: Checker, call: Call, id: Id | undefined, tx: At): Promise<Scheduled> {
+  const now = { startsAt: checker.clockMs() }
+  const startIn = ({ startsAt }: typeof now) => (call.rate === 0 ? undefined : startsAt)
+  const found = id ? await chargeOnce(checker, id, call, tx, async () => now, startIn) : now
+  return { success: true, delay: 0, ...found, cancel: async () => false }
+}
+
+/** How a call is scheduled. */
+interface Way {
+  readonly withinMs: number
+  readonly id: Id | undefined
+}
+
 async function scheduleIn(
   checker: Checker,
   call: Request,
-  withinMs: number,
+  way: Way,
   tx: At,
 ): Promise<{ readonly answer: Scheduled | NotScheduled; readonly remaining: number }> {
   const isLook = call.rate === 0
-  const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
-  const found = await withinTimeout([checker], tx, async (at) => {
+  const look = { ...call, rate: 0, purpose: 'look', within: null } as const
+  const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: way.withinMs } as const
+  const charge = async (at: At) => {
     const denial = checker.terms.blocks && !isLook ? await blockOn(checker, call, at) : undefined
     return denial ?? (await decide(checker, scheduling, at))
+  }
+  const startIn = (found: Outcome | Blocked) => {
+    const { startsAt, isGiven } = !isLook && 'decision' in found ? startOf(found) : NOT_GIVEN
+    return isGiven ? startsAt : undefined
+  }
+  const { found, repeated } = await withinTimeout([checker], tx, async (at) => {
+    const found = way.id ? await chargeOnce(checker, way.id, call, at, charge, startIn) : await charge(at)
+    if (!('repeated' in found)) return { found }
+    return { repeated: found, found: await checker.decide(look, at) }
   })
   if (!('decision' in found)) return { answer: notScheduled(found), remaining: found.remaining }
-  const after = afterCalls(found, Math.min(found.place + 1, found.decision.granted))
-  return { answer: answerOf(checker, call, found, withinMs), remaining: remainingOf(call.limiter, after) }
+  const after = afterCalls(found, repeated ? 0 : Math.min(found.place + 1, found.decision.granted))
+  const answer = repeated
+    ? repeatedOf(checker, call, repeated, found, way)
+    : answerOf(checker, call, found, way)
+  return { answer, remaining: remainingOf(call.limiter, after) }
 }
+
+const NOT_GIVEN = { startsAt: 0, isGiven: false }
 
 function notScheduled({ success, retryAfter, blockedUntil }: Blocked): NotScheduled {
   return { success, retryAfter, blockedUntil }
 }
 
-/** A call that could start in time, but was not given a start together with equal calls, asks again. */
-async function decide(
+function repeatedOf(
   checker: Checker,
-  call: Request & { readonly within: number },
-  tx: At,
-): Promise<Outcome> {
-  for (;;) {
-    const outcome = await decideOnce(checker, call, tx)
-    const { startsAt, isGiven } = startOf(outcome)
-    const { granted, now } = outcome.decision
-    if (isGiven || granted === 0 || startsAt - now > call.within) return outcome
-  }
-}
-
-/** A start time that is given after its caller has given up is cancelled. */
-function decideOnce(checker: Checker, call: Request, tx: At): Promise<Outcome> {
-  const giveBack = async (outcome: Outcome) => {
-    const { startsAt, isGiven } = startOf(outcome)
-    if (!isGiven) return
-    try {
-      await checker.decide(cancelOf(call, startsAt), undefined, UNHURRIED)
-    } catch {}
-  }
-  const bounds = checker.boundsOf(tx)
-  return checker.decide(call, tx, bounds && { ...bounds, giveBack })
-}
-
-/** When a call starts, or could start if it had a place. */
-function startOf({ call, decision, place }: Outcome): {
-  readonly startsAt: number
-  readonly isGiven: boolean
-} {
-  const before = afterCalls({ call, decision }, Math.min(place, decision.granted))
-  return { startsAt: whenAvailable(call.limiter, before, call.rate), isGiven: place < decision.granted }
-}
-
-function cancelOf(call: Request, startsAt: number): Request {
-  return { ...call, purpose: 'cancel', rate: -call.rate, within: null, refundableUntil: startsAt }
+  call: Request,
+  { startsAt, repeated }: Repeated,
+  { decision: { now } }: Outcome,
+  { id }: Way,
+): Scheduled {
+  const cancel = call.rate === 0 ? async () => false : cancelIn(checker, call, startsAt, id)
+  return { success: true, repeated, delay: Math.max(startsAt - now, 0), startsAt, cancel }
 }
 
 function answerOf(
   checker: Checker,
   call: Request,
   outcome: Outcome,
-  withinMs: number,
+  { withinMs, id }: Way,
 ): Scheduled | NotScheduled {
   const { now } = outcome.decision
   // Nothing was charged, so there is nothing to wait for or to give back.
@@ -203,20 +211,30 @@ function answerOf(
   const { startsAt, isGiven } = startOf(outcome)
   const delay = startsAt - now
   if (!isGiven) return { success: false, retryAfter: Math.max(delay - withinMs, 0) }
+  return { success: true, delay, startsAt, cancel: cancelIn(checker, call, startsAt, id) }
+}
+
+function cancelIn(
+  checker: Checker,
+  call: Request,
+  startsAt: number,
+  id: Id | undefined,
+): Scheduled['cancel'] {
   // The row does not know who was cancelled: another call may have this place by now.
   let isCancelled = false
-  const cancel: Scheduled['cancel'] = async (options = {}) => {
+  return async (options = {}) => {
     checkOptions(options, CALLS.tx)
     if (isCancelled) return false
     isCancelled = true
+    const { tx } = options
     try {
-      const { decision } = await checker.decide(cancelOf(call, startsAt), options.tx)
-      isCancelled = decision.granted > 0
+      isCancelled = id
+        ? await cancelOnce(checker, id, call, startsAt, tx)
+        : (await checker.decide(cancelOf(call, startsAt), tx)).decision.granted > 0
       return isCancelled
     } catch (error) {
       isCancelled = mayHaveCharged(error)
       throw ownError(error)
     }
   }
-  return { success: true, delay, startsAt, cancel }
 }

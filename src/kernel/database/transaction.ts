@@ -93,8 +93,8 @@ function notBegun(db: Database, cause: Error): RatelimitError {
   if (sessionOf(db, WITHOUT_TRANSACTIONS)) {
     const message =
       'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
-      'are those with a ledger, late settlements with grace, and with citus() new keys, rows on several ' +
-      'shards, and resets of buckets with initialTokens.'
+      'are those with a ledger, schedule with once, late settlements with grace, and with citus() new keys, ' +
+      'rows on several shards, and resets of buckets with initialTokens.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
   return neverSent(toRatelimitError(cause))

@@ -81,3 +81,27 @@ test('cancels at the same time as calls let no two calls start together', async 
   const gaps = starts.slice(1).map((start, i) => start - (starts[i] as number))
   expect(Math.min(...gaps)).toBeGreaterThanOrEqual(10)
 })
+
+test('12 processes with one id have one start, and of their cancels one gives back', async () => {
+  const limiter = Ratelimit.gcra(10, '1h', { burst: 1 })
+  const processes = Array.from(
+    { length: 12 },
+    () => new Ratelimit({ db: database.connect(1).db, limiter, prefix: 'one start', timeout: false }),
+  )
+  const [own] = processes as [Ratelimit]
+  await schedule(own, 'key', { within: 0 })
+  for (let round = 0; round < 5; round++) {
+    const once = { id: 'job', for: '1d' } as const
+    const turns = await Promise.all(
+      processes.map((ratelimit) => schedule(ratelimit, 'key', { within: '1h', once })),
+    )
+    const given = turns.flatMap((turn) => (turn.success ? [turn] : []))
+    expect(given).toHaveLength(12)
+    expect(given.filter(({ repeated }) => !repeated)).toHaveLength(1)
+    expect(new Set(given.map(({ startsAt }) => startsAt)).size).toBe(1)
+    // Each id is one unit, so a call without one starts after one interval more.
+    expect(Math.round((given[0]?.delay ?? 0) / 360_000)).toBe(1)
+    const cancelled = await Promise.all(given.map((turn) => turn.cancel()))
+    expect(cancelled.filter(Boolean)).toHaveLength(1)
+  }
+})

@@ -101,8 +101,8 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['schedule'],
-    others: ['once', 'ledger'],
-    because: 'Not yet: a start is decided by one row, and its cancel does not say what it gave back.',
+    others: ['ledger'],
+    because: 'Not yet: its cancel does not say what it gave back.',
   },
   {
     these: ['spend'],
