@@ -8,7 +8,8 @@ import type { Ask, Failed, Message, Told } from './messages.ts'
 const TEST_TIMEOUT_MS = 30_000
 
 /** Each file of tests runs once: on a server, where it can. */
-const [SERVER, IN_PROCESS, DISTRIBUTED] = ['node-postgres 1.0', 'pglite 0.45', 'pglite 0.45 distributed']
+const SERVER = ['node-postgres 1.0', 'node-postgres 1.0 long']
+const [IN_PROCESS, DISTRIBUTED] = ['pglite 0.45', 'pglite 0.45 distributed']
 
 /** PGlite takes another way through the code. */
 const ON_BOTH = /\/drivers\//
@@ -99,16 +100,16 @@ send({ tests: [...specifications.keys()] })
 
 /** Each file in the best of its projects. */
 function chosen(all: readonly TestSpecification[]): readonly TestSpecification[] {
-  const has = (name: string, { moduleId }: TestSpecification) =>
-    all.some((other) => other.moduleId === moduleId && other.project.name === name)
+  const has = (names: readonly string[], { moduleId }: TestSpecification) =>
+    all.some((other) => other.moduleId === moduleId && names.includes(other.project.name))
   return all.filter((each) => {
     const { name } = each.project
     if (COPIES.test(each.moduleId)) return false
-    if (name === SERVER) return true
+    if (SERVER.includes(name)) return true
     if (name === DISTRIBUTED) return FOR_DISTRIBUTED.test(each.moduleId)
     return name === IN_PROCESS
       ? ON_BOTH.test(each.moduleId) || !has(SERVER, each)
-      : !has(IN_PROCESS, each) && !has(SERVER, each)
+      : !has([IN_PROCESS], each) && !has(SERVER, each)
   })
 }
 

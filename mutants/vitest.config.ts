@@ -5,7 +5,10 @@ import long from '../test/vitest.long.config.ts'
 import config from '../vitest.config.ts'
 import { notes } from './entered.ts'
 
-const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'pglite 0.45 isolated', 'pglite 0.45 distributed']
+const PROJECTS = [
+  ...['node-postgres 1.0', 'node-postgres 1.0 long', 'pglite 0.45', 'pglite 0.45 isolated'],
+  'pglite 0.45 distributed',
+]
 
 const root = resolve()
 const covers = process.env['MUTANTS_COVER'] === '1'

@@ -60,21 +60,11 @@ function suite(
   }
 }
 
-/** What several connections do that no driver changes. */
-const OF_THE_KERNEL = [
-  'concurrency/hot-rows',
-  'credits/concurrency/credits-in-lists',
-  'quota/concurrency/thresholds',
-  'semaphore/concurrency/busy-slots',
-]
-
 /** What is decided in memory, or by statements that are the same for distributed tables. */
 const BEFORE_STATEMENTS = [
   'behaviour/answers/deny-cache',
   'behaviour/postgres/exact',
-  'behaviour/postgres/time-zone-data',
   'prefetch/answers/busy-process',
-  'prefetch/answers/model',
 ]
 
 /** What the other drivers and versions of Drizzle must do like those of `npm test`. */
@@ -82,12 +72,12 @@ const drivers: readonly TestProjectConfiguration[] = [
   project('pglite', '1.0', ...CONTRACT),
   named('pglite 0.45 busy', project('pglite', '0.45', 'busy')),
   project('node-postgres', '0.45', ...CONTRACT),
-  without(OF_THE_KERNEL, project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency')),
+  project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency'),
   project('postgres-js', '1.0', ...CONTRACT, 'busy'),
 ]
 
-/** What `npm test` leaves out on its server: quotas of all algorithms, with more random calls; plans. */
-const server = named('node-postgres 1.0 long', project('node-postgres', '1.0', 'quotas', 'busy', 'plans'))
+/** What `npm test` leaves out on its server: quotas of all algorithms, with more random calls, and the rest. */
+const server = named('node-postgres 1.0 long', project('node-postgres', '1.0', 'quotas', 'busy', 'long'))
 
 /** The statements for tables that Citus has distributed, where they are others. */
 const statementsOfCitus = distributed(

@@ -76,7 +76,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'quota/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
   'ledger/concurrency/credit-entries.test.ts': [],
   'credits/concurrency/credits.test.ts': [],
-  'credits/concurrency/credits-in-lists.test.ts': [],
   'credits/concurrency/credits-shared.test.ts': [],
   'denials/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],

@@ -25,8 +25,8 @@ type Folder =
   | 'postgres'
   /** What several connections do. PGlite has one. */
   | 'concurrency'
-  /** Plans of statements. No driver changes them. */
-  | 'plans'
+  /** Plans of statements, and random calls in many rounds. They take long, and no driver changes them. */
+  | 'long'
   /** What a busy process gets from each driver, whatever Drizzle's version is. */
   | 'busy'
   /** What errors say, with all that a driver and a server add to them. */

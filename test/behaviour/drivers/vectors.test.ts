@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Allowed, Ratelimit } from '../../../src/index.ts'
+import { type Allowed, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { planOf, type VectorLimiter } from '../../support/limits.ts'
@@ -19,11 +19,10 @@ const vectors: readonly { name: string; limiter: VectorLimiter; steps: readonly 
   vectorsFile.vectors
 const database = useDatabase()
 
+type Way = (ratelimit: Ratelimit, key: string, rate: number, times: number) => Promise<unknown>
+
 /** Ways to make the same calls. All must give the same answers. */
-const ways: Record<
-  string,
-  (ratelimit: Ratelimit, key: string, rate: number, times: number) => Promise<unknown>
-> = {
+const ways = {
   'one after the other': async (ratelimit, key, rate, times) => {
     let answer: unknown
     for (let i = 0; i < times; i++) answer = await ratelimit.limit(key, { rate })
@@ -49,15 +48,26 @@ const ways: Record<
       for (let i = 0; i < times; i++) answer = await ratelimit.limit(key, { rate, tx })
       return answer
     }),
-}
+} satisfies Record<string, Way>
 
-describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
-  describe.each([
-    { durable: false, cleanupProbability: 0 },
-    { durable: true, cleanupProbability: 1 },
-    // The same everywhere: statements of one key, which the other tests send to every driver.
-    ...(hasServer() ? [] : [{ durable: false, cleanupProbability: 0, coalesce: false } as const]),
-  ] as const)('%o', (options) => {
+const plain = { durable: false, cleanupProbability: 0 } as const
+const durable = { durable: true, cleanupProbability: 1 } as const
+const direct = { ...plain, coalesce: false } as const
+
+const CHOSEN: readonly (readonly [keyof typeof ways, Partial<RatelimitConfig>])[] = [
+  ['one after the other', plain],
+  ['one after the other', durable],
+  ['all at once', plain],
+  ['all at once', durable],
+  ['with other keys in the same statement', plain],
+  ['in a transaction', durable],
+  // The same everywhere: statements of one key, which the other tests send to every driver.
+  ...(hasServer() ? [] : [['all at once', direct] as const]),
+]
+
+describe.each(CHOSEN)('the shared vectors, %s', (way, options) => {
+  const limit: Way = ways[way]
+  describe(JSON.stringify(options), () => {
     test.each(vectors)('$name', async ({ name, limiter, steps }) => {
       const start = Date.UTC(2026, 0, 31, 10, 15, 0, 7)
       const clock = new TestClock()
@@ -69,7 +79,7 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
         prefix: `${way} ${JSON.stringify(options)} ${name}`,
         clock: clock.now,
         ...options,
-      })
+      } as RatelimitConfig)
       for (const { at, op, rate = 1, times = 1, expect: expected } of steps) {
         clock.ms = start + at
         if (op === 'reset') {

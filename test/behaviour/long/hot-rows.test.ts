@@ -1,12 +1,12 @@
 import { lockout } from 'drizzle-ratelimit/lockout'
 import { expect, test } from 'vitest'
-import { calendarWindow } from '../../src/calendar/index.ts'
-import { Credits } from '../../src/credits/index.ts'
-import { type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
-import { Quota } from '../../src/quota/index.ts'
-import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
-import { watch } from '../support/watch.ts'
+import { calendarWindow } from '../../../src/calendar/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
 
 // Calls of several rows that meet on one row share statements, and are decided as if they came one after the
 // other.
