@@ -4,9 +4,13 @@ import { PGlite } from '@electric-sql/pglite'
 import { serve } from '@hono/node-server'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { Credits } from 'drizzle-ratelimit/credits'
 import { dashboard } from 'drizzle-ratelimit/dashboard'
 import { countDenials } from 'drizzle-ratelimit/denials'
+import { lockout } from 'drizzle-ratelimit/lockout'
+import { Quota } from 'drizzle-ratelimit/quota'
+import { Semaphore } from 'drizzle-ratelimit/semaphore'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
@@ -24,7 +28,10 @@ const exports = new Ratelimit({
   prefix: 'exports',
   ...counting,
 })
+const tokens = new Quota({ db, limiter: calendarWindow(50_000, 'month'), prefix: 'tokens' })
+const logins = new Ratelimit({ db, limiter: lockout(5, '15m', { block: '1h' }), prefix: 'logins' })
 const credits = new Credits({ db, prefix: 'credits' })
+const jobs = new Semaphore({ db, prefix: 'jobs', limit: 3, lease: '10m' })
 
 const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 58 }
 for (; hoursAgo >= 0; hoursAgo--) {
@@ -39,11 +46,16 @@ for (; hoursAgo >= 0; hoursAgo--) {
 hoursAgo = 0
 await credits.grant('org:1', 1000)
 await credits.limit('org:1', { rate: 120 })
+await tokens.limit('org:1', { rate: 41_200 })
+await tokens.reserve('org:1', { rate: 4000, id: 'report:7', expires: '10m' })
+for (let failures = 0; failures < 5; failures++) await logins.limit('user:mallory')
+for (const key of ['org:1', 'org:1', 'org:2']) await jobs.acquire(key)
 
 const handler = dashboard({
-  limiters: { api, exports, credits },
+  limiters: { api, exports, logins, tokens, credits, jobs },
   // Ask your own sessions here. This one lets everybody in who can reach the port.
-  authorize: () => ({ id: 'operator', allow: ['reset', 'grant', 'block'] }),
+  authorize: () => ({ id: 'operator', allow: ['reset', 'grant', 'block', 'settle'] }),
+  onAction: ({ by, action, key, change }) => console.log(`${by}: ${action} ${key}. ${change}`),
   secret: process.env['DASHBOARD_SECRET'] ?? 'only for this example',
 })
 

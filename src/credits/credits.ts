@@ -12,6 +12,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { calledBy, expose, type Handle } from '../kernel/engine/handles.ts'
 import { lookAtOne } from '../kernel/engine/look-one.ts'
 import { checkerOf } from '../kernel/engine/setup.ts'
+import { show } from '../kernel/engine/shown.ts'
 import { ownError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { answerEach } from '../kernel/lists/answer-one.ts'
@@ -42,6 +43,7 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/look-all.ts')),
+  shown: /* @__PURE__ */ onFirstUse(() => import('./shown.ts')),
   wait: /* @__PURE__ */ onFirstUse(() => import('../estimates/wait-for-all.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/upkeep.ts')),
 }
@@ -106,6 +108,13 @@ export class Credits<Dated extends boolean = false, D = Database> {
         (await MODULES.dated()).fundedCall({ checker, limiter: grant }, stored, options))
     this.#handle = { checker, funded }
     expose(this, this.#handle)
+    show(this, {
+      checker,
+      load: async () => {
+        const { shownDated, shownUndated } = await MODULES.shown()
+        return grant ? shownDated(checker, grant) : shownUndated(checker)
+      },
+    })
   }
 
   /** Takes what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */

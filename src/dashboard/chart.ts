@@ -7,26 +7,46 @@ export interface Bar {
   readonly count: number
 }
 
-const BAR = { width: 22, gap: 4 }
-const HEIGHT = { bars: 96, below: 18, above: 14 }
+const HEIGHT = 100
+const STEP = 10
 
 /** How many bars lie between two names. */
 const NAMED = 6
 
 /** Bars as SVG, without a library, a script or a style: the page's policy forbids what libraries write. */
-export function chart(bars: readonly Bar[], title: string): Html {
-  const most = Math.max(1, ...bars.map(({ count }) => count))
-  const width = bars.length * (BAR.width + BAR.gap)
-  const floor = HEIGHT.above + HEIGHT.bars
-  return html`<svg class="chart" viewBox="0 0 ${width} ${floor + HEIGHT.below}" role="img" aria-label="${title}">
-<text x="0" y="10">${inDigits(most)}</text>
-<line x1="0" x2="${width}" y1="${floor}" y2="${floor}"/>
-${bars.map(({ name, count }, place) => {
-  // A bar with any count can be seen.
-  const height = count > 0 ? Math.max(2, Math.round((HEIGHT.bars * count) / most)) : 0
-  const x = place * (BAR.width + BAR.gap)
-  return html`<g><title>${name}: ${inDigits(count)}</title>
-<rect x="${x}" y="${floor - height}" width="${BAR.width}" height="${height}"/>
-${place % NAMED === 0 ? html`<text x="${x}" y="${floor + 14}">${name}</text>` : undefined}</g>`
-})}</svg>`
+function bars(all: readonly Bar[], most: number): Html {
+  return html`${all.map(({ name, count }, place) => {
+    // A bar with any count can be seen.
+    const height = count > 0 ? Math.max(3, (HEIGHT * count) / most) : 0
+    return html`<g><title>${name}: ${inDigits(count)}</title><rect class="hit" x="${place * STEP}" width="${STEP}" height="${HEIGHT}"/>
+<rect x="${place * STEP + 1}" y="${HEIGHT - height}" width="${STEP - 2}" height="${height}"/></g>`
+  })}`
+}
+
+function drawing(all: readonly Bar[], most: number, name: string, title: string): Html {
+  return html`<svg class="${name}" viewBox="0 0 ${all.length * STEP} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}">${bars(all, Math.max(most, 1))}</svg>`
+}
+
+/** A small chart in a row. `most` is the height of all charts that it is compared with. */
+export function sparkline(all: readonly Bar[], most: number, title: string): Html {
+  return drawing(all, most, 'spark', title)
+}
+
+/** A chart with axes whose words are as large as the page's, and its numbers as a table. */
+export function chart(all: readonly Bar[], title: string): Html {
+  const most = Math.max(0, ...all.map(({ count }) => count))
+  const names = all.filter((_, place) => place % NAMED === 0)
+  const counted = all.filter(({ count }) => count > 0)
+  return html`<figure><div class="axis"><span>${inDigits(most)}</span><span>0</span></div>
+${drawing(all, most, 'chart', title)}<div class="hours">${names.map(({ name }) => html`<span>${name}</span>`)}</div></figure>
+${
+  counted.length === 0
+    ? undefined
+    : html`<details><summary>The same in numbers</summary><dl>${counted.map(({ name, count }) => html`<div><dt>${name}</dt><dd>${inDigits(count)}</dd></div>`)}</dl></details>`
+}`
+}
+
+/** How much of a limit is used, from 0 to 1. The words next to it say the same. */
+export function meter(share: number, level: 'some' | 'near' | 'all'): Html {
+  return html`<svg class="meter ${level}" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="rail" width="100" height="8"/><rect width="${Math.round(share * 1000) / 10}" height="8"/></svg>`
 }

@@ -1,19 +1,27 @@
 import type { AnyCredits } from '../any-credits.ts'
-import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import type { Duration } from '../kernel/duration.ts'
-import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
-import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { type Handle, handleOf } from '../kernel/engine/handles.ts'
-import { lookAll } from '../kernel/engine/look-all.ts'
-import { reset } from '../kernel/engine/reset.ts'
-import { grant } from '../kernel/engine/upkeep.ts'
-import { callOf, checkOption, checkTakesLimiter, isPrepaid } from '../kernel/options/validate.ts'
-import type { Call } from '../kernel/store/call.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { handleIn } from '../kernel/engine/handles.ts'
+import {
+  type Act,
+  type AnySemaphore,
+  type Held,
+  type Holding,
+  type KeysAsked,
+  type ShownKey,
+  type ShownKeys,
+  type ShownParts,
+  shownIn,
+} from '../kernel/engine/shown.ts'
+import { inWords } from '../kernel/limits/in-words.ts'
+import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
+import { timeOf } from '../kernel/store/clock.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../reports/denied.ts'
-import { type PlanOf, readingOf } from '../reports/rows.ts'
-import { type KeyUsage, type OtherUsage, usage } from '../reports/usage.ts'
+import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
+import type { PlanOf, Reading } from '../reports/rows.ts'
+import { actsOf } from './acts.ts'
+import { blockedKeys, lookAtKey, nearestKeys, type Rows } from './keys.ts'
+import { openReservationsOf, reservationActs } from './reservations.ts'
 
 /** A limit of the page whose keys have plans. */
 export interface PlannedLimit {
@@ -23,12 +31,12 @@ export interface PlannedLimit {
   readonly limiterOf: PlanOf
 }
 
+/** What the page shows. */
+type Shows = Ratelimit | AnyCredits | AnySemaphore | PlannedLimit
+
 const PLANNED_NAMES: NamesOf<PlannedLimit> = { ratelimit: true, limiterOf: true }
 
-/** The most keys in a list. */
-const TOP = 25
-
-/** How many hours the chart has. */
+/** How many hours a chart has. */
 const HOURS = 24
 
 /** A limit as the page reads and changes it. Keys are those of the rows: with `hashKeys`, the hashes. */
@@ -39,102 +47,99 @@ export class Limit {
   readonly isHashed: boolean
   /** Whether denials are counted. */
   readonly isCounted: boolean
-  /** Whether it is prepaid. */
-  readonly isPrepaid: boolean
-  /** Whether keys can be blocked. */
-  readonly isBlockable: boolean
-  /** Whether a reset would forget how often the key was blocked. */
-  readonly isLockout: boolean
-  readonly #ratelimit: Ratelimit | AnyCredits
-  readonly #handle: Handle
-  readonly #limiterOf: PlanOf | undefined
+  readonly checker: Checker
+  /** Undefined if the object shows rows of its own only. */
+  readonly #rows: Rows | undefined
+  readonly #load: () => Promise<ShownParts>
 
   /** @throws RatelimitError `INVALID_OPTION` */
-  constructor(name: string, given: Ratelimit | AnyCredits | PlannedLimit) {
+  constructor(name: string, given: Shows) {
     const planned = typeof given === 'object' && given !== null && 'ratelimit' in given ? given : undefined
     if (planned) checkOptions(planned, PLANNED_NAMES, 'Each limit')
-    this.#ratelimit = planned ? planned.ratelimit : (given as Ratelimit | AnyCredits)
-    const handle = handleOf(
-      this.#ratelimit,
-      'Each limiter must be a Ratelimit or Credits of this version of the package, or have a Ratelimit as `ratelimit`.',
-    )
-    const { rows, terms } = handle.checker
+    const object = planned ? planned.ratelimit : given
+    const [handle, shown] = [handleIn(object), shownIn(object)]
+    const checker = handle?.checker ?? shown?.checker
     checkOption(
-      !handle.funded,
-      'The dashboard shows one row of a key. Dated credits have a row for each grant.',
+      checker !== undefined,
+      'Each limiter must be a Ratelimit, Credits or a Semaphore of this version of the package, or have a Ratelimit as `ratelimit`.',
     )
-    this.name = name
-    this.prefix = rows.namespace.prefix
-    this.isHashed = terms.hash !== undefined
-    this.isCounted = terms.layers.some((layer) => layer.name === 'denials')
-    this.isPrepaid = isPrepaid(terms.limiter)
-    this.isLockout = terms.limiter.algorithm.numbers.block !== undefined
-    this.isBlockable = this.isLockout || terms.blocks
-    this.#handle = handle
-    this.#limiterOf = planned?.limiterOf
     checkOption(
       planned === undefined || typeof planned.limiterOf === 'function',
       'limiterOf must be a function.',
     )
+    const { rows, terms } = checker
     if (planned) checkTakesLimiter(terms.limiter)
+    this.name = name
+    this.prefix = rows.namespace.prefix
+    this.isHashed = terms.hash !== undefined
+    this.isCounted = terms.layers.some((layer) => layer.name === 'denials')
+    this.checker = checker
+    this.#rows = handle && { handle, limiterOf: planned?.limiterOf }
+    this.#load = async () => (await shown?.load()) ?? {}
   }
 
   /** The key of the rows for a key that a person has typed. */
   async stored(key: string): Promise<string> {
-    return this.#handle.checker.stored(key)
+    return this.checker.stored(key)
   }
 
-  /** The keys that have used most. None for an unlimited plan, which has no rows. */
-  async used(): Promise<(KeyUsage | OtherUsage)[]> {
-    const ratelimit = this.#ratelimit
-    if (this.#limiterOf && !('dated' in ratelimit))
-      return usage(ratelimit, { top: TOP, limiterOf: this.#limiterOf })
-    return this.#handle.checker.terms.limiter.stored ? usage(ratelimit, { top: TOP }) : []
+  /** The time by which the limit decides. */
+  async now(): Promise<number> {
+    const { db, clock } = this.#reading()
+    return timeOf(db, clock)
   }
 
-  async denied(): Promise<DeniedKey[]> {
-    return denied(this.#ratelimit, { top: TOP })
+  async rule(now: number, inTime: (time: number) => string): Promise<string> {
+    if (this.#rows?.limiterOf) return 'each key by its plan'
+    return (await this.#load()).rule ?? inWords(this.checker.terms.limiter, now, inTime)
   }
 
-  /** The denials of the last hours: of a key, or of all. */
-  async hours(key?: string): Promise<DeniedHour[]> {
-    return deniedByHour(readingOf(this.#ratelimit), HOURS, key)
+  /** The keys nearest to their limit. */
+  async keys(asked: KeysAsked): Promise<ShownKeys> {
+    const { keys } = await this.#load()
+    if (keys) return keys(asked)
+    return this.#rows ? nearestKeys(this.#rows, asked) : NO_KEYS
   }
 
-  /** @throws RatelimitError the errors of `Ratelimit.getRemaining`. */
-  async look(key: string): Promise<Usage> {
-    const [usage] = await lookAll(this.#handle.checker, [await this.#call(key, 0)], undefined)
-    return usage as Usage
+  /** Undefined if the key has no row. */
+  async look(key: string, now: number): Promise<ShownKey | undefined> {
+    const { look } = await this.#load()
+    if (look) return look(key, now)
+    return this.#rows && lookAtKey(this.#rows, key)
   }
 
-  /** @throws RatelimitError the errors of `Ratelimit.resetUsedTokens`. */
-  async reset(key: string): Promise<void> {
-    checkOption(!this.isPrepaid, 'Credits cannot be reset: that would give back used ones.')
-    await reset(this.#handle.checker, await this.#call(key, 0), undefined)
+  /** The keys that are blocked. Undefined if none can be. */
+  async blocked(now: number, size: number): Promise<Held[] | undefined> {
+    return blockedKeys(this.checker, now, size)
   }
 
-  /** @throws RatelimitError the errors of `Ratelimit.grant`. */
-  async grant(key: string, amount: number): Promise<void> {
-    await grant(this.#handle.checker, await this.#call(key, amount), undefined)
+  /** What keys hold for a time. */
+  async holdings(): Promise<readonly Holding[]> {
+    const { holdings = [] } = await this.#load()
+    return this.#rows ? [...holdings, openReservationsOf(this.checker)] : holdings
   }
 
-  /** @throws RatelimitError the errors of `block`. */
-  async block(key: string, duration: string): Promise<void> {
-    // It is checked there.
-    await blockKey(await this.#called(key), duration as Duration, undefined)
+  /** What can be done with a key. */
+  async acts(): Promise<readonly Act[]> {
+    const { acts = [] } = await this.#load()
+    return this.#rows ? [...acts, ...actsOf(this.#rows), ...reservationActs(this.#rows)] : acts
   }
 
-  /** @throws RatelimitError the errors of `unblock`. */
-  async unblock(key: string): Promise<void> {
-    await unblockKey(await this.#called(key), undefined)
+  /** The keys that were denied most since a time. */
+  async denied(from: number, top: number, offset: number): Promise<{ keys: DeniedKey[]; total: number }> {
+    return deniedPage(this.#reading(), { from, top, offset })
   }
 
-  async #called(key: string): Promise<LimiterCall> {
-    return { checker: this.#handle.checker, call: await this.#call(key, 0) }
+  /** The denials of the last hours, of a key or of all. Empty if they are not counted. */
+  async hours(now: number, key?: string): Promise<DeniedHour[]> {
+    if (!this.isCounted) return []
+    return deniedByHour(this.#reading(), { now, hours: HOURS, ...(key === undefined ? {} : { key }) })
   }
 
-  async #call(key: string, rate: number): Promise<Call> {
-    const own = this.#handle.checker.terms.limiter
-    return callOf(this.prefix, own, key, { rate, limiter: (await this.#limiterOf?.(key)) ?? own })
+  #reading(): Reading {
+    const { connection, table, namespace } = this.checker.rows
+    return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
   }
 }
+
+const NO_KEYS: ShownKeys = { keys: [], total: 0, full: 0, isCut: false }

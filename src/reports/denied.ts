@@ -4,7 +4,14 @@ import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { runOnce } from '../kernel/database/run.ts'
 import { checkOption } from '../kernel/options/validate.ts'
-import { deniedByHourStatement, deniedPrefix, deniedStatement, hourOf } from '../kernel/sql/denied.ts'
+import { textArray } from '../kernel/sql/calls.ts'
+import {
+  denialsKey,
+  deniedByHourStatement,
+  deniedPrefix,
+  deniedStatement,
+  hourOf,
+} from '../kernel/sql/denied.ts'
 import { kept, statementsOf } from '../kernel/sql/statements.ts'
 import { timeOf } from '../kernel/store/clock.ts'
 import type { Ratelimit } from '../ratelimit.ts'
@@ -60,15 +67,21 @@ export async function denied(
 ): Promise<DeniedKey[]> {
   checkOptions(options, DENIED_NAMES)
   const { since, tx, top = 10 } = options
-  const { db, table, prefix, clock } = readingOf(of, tx)
-  const from = since?.getTime() ?? (await timeOf(db, clock)) - DAY_MS
+  const reading = readingOf(of, tx)
+  const from = since?.getTime() ?? (await timeOf(reading.db, reading.clock)) - DAY_MS
+  return (await deniedPage(reading, { from, top, offset: 0 })).keys
+}
+
+/** Some of the keys that were denied since a time, and how many there are. */
+export async function deniedPage(
+  { db, table, prefix }: Reading,
+  { from, top, offset }: { readonly from: number; readonly top: number; readonly offset: number },
+): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
   const statement = kept(statementsOf(table.table), 'denied', () => deniedStatement(table.table))
-  const values = { prefix: deniedPrefix(prefix), since: hourOf(from), top }
-  const rows = await uncharged(runOnce({ db }, statement, values))
-  return distinct(rows, 'key', top).map((row) => ({
-    key: String(row['key']),
-    denials: Number(mustHave(row['denials'])),
-  }))
+  const values = { prefix: deniedPrefix(prefix), since: hourOf(from), top, offset }
+  const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
+  const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
+  return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }
 }
 
 /** An hour and its denials. */
@@ -78,21 +91,22 @@ export interface DeniedHour {
   readonly denials: number
 }
 
-/** How many denials each of the last hours had, up to the present one: those of a key, or those of all keys. */
+/** How many denials each of the hours up to a time had: those of a key, or those of all keys. */
 export async function deniedByHour(
-  { db, table, prefix, clock }: Reading,
-  hours: number,
-  key = '',
+  { db, table, prefix }: Reading,
+  { now, hours, key = '' }: { readonly now: number; readonly hours: number; readonly key?: string },
 ): Promise<DeniedHour[]> {
-  const first = (await timeOf(db, clock)) - (hours - 1) * HOUR_MS
-  const starts = Array.from({ length: hours }, (_, place) => hourOf(first + place * HOUR_MS))
+  const starts = Array.from({ length: hours }, (_, place) => hourOf(now - (hours - 1 - place) * HOUR_MS))
   const statement = kept(statementsOf(table.table), 'denied by hour', () =>
     deniedByHourStatement(table.table),
   )
-  const values = { prefix: deniedPrefix(prefix), since: starts[0] ?? '', key }
-  const rows = await uncharged(runOnce({ db }, statement, values))
-  const counts = new Map(rows.map((row) => [String(row['hour']), Number(mustHave(row['denials']))]))
-  return starts.map((hour) => ({ start: Date.parse(`${hour}:00Z`), denials: counts.get(hour) ?? 0 }))
+  const keys = textArray(starts.map((hour) => denialsKey(hour, key)))
+  const rows = await uncharged(runOnce({ db }, statement, { prefix: deniedPrefix(prefix), keys }))
+  const counts = new Map(rows.map((row) => [String(row['key']), Number(mustHave(row['denials']))]))
+  return starts.map((hour) => ({
+    start: Date.parse(`${hour}:00Z`),
+    denials: counts.get(denialsKey(hour, key)) ?? 0,
+  }))
 }
 
 /** The year must have four digits, so that hours can be compared as texts. */

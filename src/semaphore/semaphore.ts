@@ -1,7 +1,9 @@
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { watchPrefix } from '../kernel/engine/one-prefix.ts'
 import { checkerOf } from '../kernel/engine/setup.ts'
+import { show } from '../kernel/engine/shown.ts'
 import { cleanUp } from '../kernel/engine/upkeep.ts'
 import { ownError } from '../kernel/errors.ts'
 import { ROWS } from '../kernel/limits/rows.ts'
@@ -15,6 +17,8 @@ import { type Holder, holdersOf } from './holders.ts'
 import type { Lease, NoLease } from './lease.ts'
 import { ACQUIRE, type AcquireOptions, CONFIG, type SemaphoreConfig } from './options.ts'
 import { checkLimit, lengthOf, type Plan } from './plan.ts'
+
+const shown = /* @__PURE__ */ onFirstUse(() => import('./shown.ts'))
 
 const OFFERED: Offered = { durable: true, periods: false }
 
@@ -48,7 +52,9 @@ export class Semaphore {
     this.#plan = { limit: checkLimit(limit), leaseMs: lengthOf(lease) }
     // The checker runs the statements of slots, and decides no call under a limiter of its own.
     this.#checker = checkerOf(settingsOf({ ...common, limiter: unlimited() }, OFFERED))
-    const { table } = this.#checker.rows.table
+    const [checker, plan] = [this.#checker, this.#plan]
+    show(this, { checker, load: async () => (await shown()).shownOf(checker, plan) })
+    const { table } = checker.rows.table
     this.prefix = config.prefix
     this.#onUse = watchPrefix(config.db, table, config.prefix, ROWS.slot.columns.join())
   }

@@ -120,7 +120,8 @@ export const ownCalls: Readonly<Record<string, Run>> = {
   'the list of the page for operators, by plan': async (placed) => {
     const { a } = callOn(placed.laid, placed.db, monthly, placed.prefix)
     await Promise.all(keys.map((key) => a.limit(key, { rate: 1 + Number(key.slice(1)) })))
-    return new Limit('api', { ratelimit: a, limiterOf: () => monthly }).used()
+    const limit = new Limit('api', { ratelimit: a, limiterOf: () => monthly })
+    return limit.keys({ part: '', offset: 0, size: 50, now: await limit.now() })
   },
   'prefetch, given back': async (placed) => {
     const use = [...placed.laid.use, prefetch({ tokens: 5, for: '1s' })]

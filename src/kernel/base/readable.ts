@@ -4,6 +4,11 @@ export function inDigits(count: number): string {
   return count.toLocaleString('en-US', { maximumFractionDigits: 1 })
 }
 
+/** A count of something: `1 denial`, `2 denials`. */
+export function counted(count: number, noun: string): string {
+  return `${inDigits(count)} ${noun}${count === 1 ? '' : 's'}`
+}
+
 /** How long it is from `now` until a time, in one unit. */
 export function inTime(time: number, now: number): string {
   if (!Number.isFinite(time)) return 'never'
@@ -11,4 +16,17 @@ export function inTime(time: number, now: number): string {
   if (seconds < 100) return `${seconds} s`
   if (seconds < 6000) return `${Math.ceil(seconds / 60)} min`
   return seconds < 360_000 ? `${Math.ceil(seconds / 3600)} h` : `${Math.ceil(seconds / 86_400)} d`
+}
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1000],
+] as const
+
+/** A length of time, in the largest unit of which it is at least one. */
+export function inLength(lengthMs: number): string {
+  const [unit, ms] = UNITS.find(([, each]) => lengthMs >= each) ?? ['ms', 1]
+  return `${inDigits(lengthMs / ms)} ${unit}`
 }

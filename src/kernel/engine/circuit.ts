@@ -19,9 +19,17 @@ export class Circuit {
   /** The statements whose failures were counted. */
   #counted = new WeakSet<object>()
 
+  /** How many calls `onError` has answered in this process. Undefined for none. */
+  declare degraded: number | undefined
+
+  /** Whether calls fail at once, because the database did not answer. */
+  get isOpen(): boolean {
+    return this.#failures >= MAX_FAILURES
+  }
+
   /** The error with which a call fails at once. Undefined if the call may try the database. */
   refusal(): RatelimitError | undefined {
-    if (this.#failures < MAX_FAILURES) return undefined
+    if (!this.isOpen) return undefined
     const now = performance.now()
     if (now - this.#triedAt < TRIAL_MS) return refusal(this.#last)
     this.#triedAt = now

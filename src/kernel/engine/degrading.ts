@@ -36,6 +36,7 @@ export function degrade(error: unknown, calls: readonly LimiterCall[]): Answered
   const failed = calls.filter(({ call }) => isRequest(call))
   const toNotify = new Set(failed.map(({ checker }) => checker.alone.degrading.onDegraded))
   for (const onDegraded of toNotify) quietly(() => onDegraded?.(error))
+  for (const { checker } of failed) checker.circuit.degraded = (checker.circuit.degraded ?? 0) + 1
   return calls.map(({ checker, call }) =>
     isRequest(call)
       ? answerBy(error, call, checker)

@@ -28,27 +28,27 @@ export function allDenialsKey(hour: string): string {
   return denialsKey(hour, '')
 }
 
-/** The statement that finds the `top` keys with the most denials since an hour. */
+/** The statement that finds `top` of the keys with the most denials since an hour, and how many there are. */
 export function deniedStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const key = sql.raw(`substr(key, ${HOUR_LENGTH + 2})`)
   return parameters.render(
-    sql`select ${key} as key, sum(count) as denials
+    sql`select ${key} as key, sum(count) as denials, count(*) over () as total
       from (${rowsSince(table, parameters)}) as counted where ${key} <> ''
-      group by 1 order by denials desc, 1 limit ${parameters.number('top')}::bigint`,
+      group by 1 order by denials desc, 1 limit ${parameters.number('top')}::bigint offset ${parameters.number('offset')}::bigint`,
   )
 }
 
-/**
- * The statement that finds how many denials each hour had since an hour: those of a key, or those of all keys
- * for an empty key.
- */
+/** The statement that finds how many denials rows have counted, by their keys. It reads no other rows. */
 export function deniedByHourStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
+  const isOne = sql`${table.key} = any(${parameters.shownArray('keys', 'text')})`
   return parameters.render(
-    sql`select left(key, ${sql.raw(String(HOUR_LENGTH))}) as hour, count as denials
-      from (${rowsSince(table, parameters)}) as counted
-      where substr(key, ${sql.raw(String(HOUR_LENGTH + 2))}) = ${parameters.text('key')} order by 1`,
+    builder
+      .select({ key: table.key, denials: sql`${table.count}`.as('denials') })
+      .from(table)
+      .where(and(eq(table.prefix, parameters.text('prefix')), isOne))
+      .getSQL(),
   )
 }
 

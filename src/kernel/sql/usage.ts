@@ -47,11 +47,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const columns = {
     blocked,
     key: sql`${table.key}`.as('key'),
-    // The count of a lease is its fence, and that of a block by hand is no number of units.
-    counted:
-      sql`case when ${isOfKind(ROWS.slot, table)} or ${table.count} ${IS_BLOCK} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
-        'counted',
-      ),
+    counted: countedIn(table).as('counted'),
     expires: fromColumn('windowStart', table.expiresAt).as('expires'),
     like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
     ...rowColumns(table, algorithm),
@@ -79,8 +75,14 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   )
 }
 
+/** What a row of any algorithm has counted. The count of a lease is its fence, that of a block no number. */
+export function countedIn(table: RateLimitTable): SQL {
+  const isNone = sql`${isOfKind(ROWS.slot, table)} or ${table.count} ${IS_BLOCK}`
+  return sql`case when ${isNone} then 0::float8 else ${fromColumn('count', table.count)} end`
+}
+
 /** Whether the row is of this algorithm, and of a period of this limiter. */
-function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
+export function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
   const { isRecent, isOfPeriod } = algorithm.sql
   const raw = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]))
   const params = paramsOf(algorithm, parameters)

@@ -1,0 +1,168 @@
+import { inDigits } from '../kernel/base/readable.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { mustHave } from '../kernel/database/rows.ts'
+import { type Row, runOnce } from '../kernel/database/run.ts'
+import type { Duration } from '../kernel/duration.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { fromHex } from '../kernel/engine/hex-id.ts'
+import { answerTo } from '../kernel/engine/layers.ts'
+import type { Act, Field, Held, KeysAsked, ShownKeys, ShownParts } from '../kernel/engine/shown.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { grantOnce } from '../kernel/lists/limit-once.ts'
+import { callOf } from '../kernel/options/validate.ts'
+import { GRANT } from '../kernel/sql/grants.ts'
+import { kept } from '../kernel/sql/statements.ts'
+import { exactNumber } from '../kernel/store/number-columns.ts'
+import { balance } from './balance.ts'
+import { NEVER_MS } from './grant.ts'
+import { grant, grantsOf, voidGrant } from './grants.ts'
+import { accountOf, readSums } from './read.ts'
+import { endingStatement, leastLeftStatement, MAX_READ } from './sql/all-keys.ts'
+import { usageOf } from './usage.ts'
+
+// What credits show to operators, and let them do. The page knows the rows of undated credits by itself.
+
+const AMOUNT: Field = { name: 'amount', label: 'Credits', of: 'count' }
+const ENDS: Field = {
+  name: 'expires',
+  label: 'Which end in',
+  of: [
+    ['30d', '30 days'],
+    ['7d', '7 days'],
+    ['90d', '90 days'],
+    ['365d', 'a year'],
+    ['never', 'never'],
+  ],
+}
+
+/** A form that was shown once grants once. */
+function idOf(once: string): string {
+  return `page:${once}`
+}
+
+export function shownUndated(checker: Checker): ShownParts {
+  const callOn = (key: string, { amount }: Readonly<Record<string, string>>) =>
+    callOf(checker.rows.namespace.prefix, balance(), key, { rate: Number(amount || Number.NaN) })
+  const give: Act = {
+    ...{ name: 'grant', needs: 'grant', label: 'Grant' },
+    about: 'Add credits to what the key has.',
+    fields: [AMOUNT],
+    run: async (key, values) => {
+      const once = { id: idOf(values.once), for: '1d' } as const
+      const { remaining, repeated } = await grantOnce(checker, callOn(key, values), once, undefined)
+      return repeated ? ALREADY : `${amountIn(values)} were granted: it has ${inDigits(remaining)}.`
+    },
+  }
+  const take: Act = {
+    ...{ name: 'take back', needs: 'grant', label: 'Take back' },
+    about: 'Charge credits as used. If the key has fewer, nothing is charged.',
+    fields: [AMOUNT],
+    run: async (key, values) => {
+      const { answer } = await answerTo(checker, callOn(key, values), undefined)
+      const left = inDigits(answer.remaining)
+      return answer.success
+        ? `${amountIn(values)} were taken back: it has ${left}.`
+        : `Nothing was taken back: it has only ${left}.`
+    },
+  }
+  return { acts: [give, take] }
+}
+
+const ALREADY = 'They were granted before, so nothing has changed.'
+
+function amountIn({ amount }: Readonly<Record<string, string>>): string {
+  return `${inDigits(Number(amount))} credits`
+}
+
+export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts {
+  const account = (key: string) => accountOf(checker, limiter, key)
+  const give: Act = {
+    ...{ name: 'grant', needs: 'grant', label: 'Grant' },
+    about: 'Add a grant to what the key has.',
+    fields: [AMOUNT, ENDS],
+    run: async (key, values) => {
+      const { once, amount, expires } = values
+      // Both are checked there.
+      const ends = expires === 'never' ? {} : { expires: expires as Duration }
+      const options = { id: idOf(once), ...ends }
+      const { remaining, repeated } = await grant(account(key), Number(amount || Number.NaN), options)
+      return repeated ? ALREADY : `${amountIn(values)} were granted: it has ${inDigits(remaining)}.`
+    },
+  }
+  const take: Act = {
+    ...{ name: 'take back', needs: 'grant', label: 'Take back', of: 'grants' },
+    about: 'End the grant now. What was used of it stays used.',
+    fields: [],
+    run: async (key, { held = '' }) => {
+      const left = await voidGrant(account(key), held, {})
+      return `The grant ${held} has ended. ${inDigits(left)} credits were taken back.`
+    },
+  }
+  return {
+    rule: 'what was granted, each grant until its end',
+    keys: (asked) => leastLeft(checker, asked),
+    look: async (key) => {
+      const [sums] = await readSums(checker, [account(key).key], undefined)
+      const { granted, used } = mustHave(sums)
+      if (granted === 0 && used === 0) return undefined
+      const { limit, remaining: left, reset } = usageOf(mustHave(sums))
+      return { key, used, limit, left, reset }
+    },
+    holdings: [
+      {
+        name: 'grants',
+        title: 'Grants that end',
+        columns: ['Grant', 'Left'],
+        list: async ({ key, ...asked }) => (key === undefined ? ending(checker, asked) : ofKey(account(key))),
+      },
+    ],
+    acts: [give, take],
+  }
+}
+
+async function ofKey(account: ReturnType<typeof accountOf>): Promise<Held[]> {
+  const live = (await grantsOf(account, {})).filter(({ ended }) => ended === undefined)
+  return live.map(({ id, left, granted, expires }) => {
+    return { key: account.key, name: id, amount: left, since: granted, until: expires }
+  })
+}
+
+async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAsked): Promise<ShownKeys> {
+  const values = { clock: now, part, size, offset }
+  const rows = await ask(checker, 'least left', leastLeftStatement, values)
+  const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
+  return {
+    keys: rows.map((row) => {
+      const [limit, used] = [exactNumber(row['granted']), exactNumber(row['used'])]
+      const left = Math.max(limit - used, 0)
+      return { key: String(mustHave(row['key'])), used, limit, left, reset: Number.POSITIVE_INFINITY }
+    }),
+    total: number('total'),
+    full: number('nothing'),
+    isCut: number('seen') >= MAX_READ,
+  }
+}
+
+async function ending(checker: Checker, { size, now }: { size: number; now: number }): Promise<Held[]> {
+  const rows = await ask(checker, 'ending grants', endingStatement, { clock: now, size, never: NEVER_MS })
+  return rows.map((row) => {
+    const [key, own] = [String(mustHave(row['key'])), String(mustHave(row['row']))]
+    return {
+      key,
+      name: fromHex(own.slice(key.length + GRANT.length)) ?? '',
+      amount: exactNumber(row['granted']) - exactNumber(row['used']),
+      since: exactNumber(row['made']),
+      until: exactNumber(row['ends']),
+    }
+  })
+}
+
+function ask(
+  { rows: { connection, table, namespace } }: Checker,
+  name: string,
+  build: typeof endingStatement,
+  values: Readonly<Record<string, string | number>>,
+): Promise<readonly Row[]> {
+  const statement = kept(table.statements, name, () => build(table.table))
+  return uncharged(runOnce(connection, statement, { prefix: namespace.prefix, ...values }))
+}

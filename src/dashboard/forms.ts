@@ -1,0 +1,71 @@
+import type { Act, Field, FieldValues, Permission } from '../kernel/engine/shown.ts'
+import { type Html, html } from './html.ts'
+import { href, page } from './layout.ts'
+import type { Limit } from './limit.ts'
+
+/** What forms need. */
+export interface Asking {
+  readonly token: string
+  /** The key as addresses name it. */
+  readonly id: string
+  readonly allow: readonly Permission[]
+}
+
+/** A form for each of the acts that the viewer may do: to the key, or to something that it holds. */
+export function actForms(acts: readonly Act[], limit: Limit, asking: Asking, held?: string): Html {
+  const allowed = acts.filter(({ needs }) => asking.allow.includes(needs))
+  const forms = allowed.map(
+    (
+      act,
+    ) => html`<form method="post" class="line" action="${href({ limit: limit.name })}">${hidden({ ...asking, held })}
+${act.fields.map(fieldOf)}<button name="do" value="${act.name}">${act.label}</button>
+${held === undefined ? html`<small>${act.about}</small>` : undefined}</form>`,
+  )
+  return held === undefined ? html`<div class="acts">${forms}</div>` : html`<div>${forms}</div>`
+}
+
+function fieldOf({ name, label, of }: Field): Html {
+  if (of === 'count')
+    return html`<label>${label}<br><input name="${name}" inputmode="numeric" required pattern="[0-9]+" autocomplete="off"></label>`
+  return html`<label>${label}<br><select name="${name}">${of.map(([value, words]) => html`<option value="${value}">${words}</option>`)}</select></label>`
+}
+
+/** Asks once whether to do it. */
+export function confirmPage(
+  {
+    act,
+    limit,
+    key,
+    values,
+  }: {
+    readonly act: Act
+    readonly limit: Limit
+    readonly key: string
+    readonly values: FieldValues
+  },
+  { token, id }: Asking,
+): string {
+  const { held } = values
+  const given = act.fields.map(({ name, label, of }) => {
+    const value = values[name] ?? ''
+    return html`<div><dt>${label}</dt><dd>${(of === 'count' ? undefined : new Map(of).get(value)) ?? value}</dd></div>`
+  })
+  return page(
+    {
+      title: `${act.label}?`,
+      head: html`<h1>${act.label} <code>${key}</code> in ${limit.name}?</h1>`,
+      above: limit,
+    },
+    html`<p>${act.about}</p>
+${held === undefined && given.length === 0 ? undefined : html`<dl>${held === undefined ? undefined : html`<div><dt>Which</dt><dd><code>${held}</code></dd></div>`}${given}</dl>`}
+<form method="post" class="line" action="${href({ limit: limit.name })}">${hidden({ token, id, ...values, sure: 'yes' })}
+<button class="act" name="do" value="${act.name}" autofocus>Yes, ${act.label.toLowerCase()}</button> <a href="${href({ limit: limit.name, id })}">No, back</a></form>`,
+  )
+}
+
+function hidden(fields: Readonly<Record<string, unknown>>): Html[] {
+  const { token, id, held, ...values } = fields
+  return Object.entries({ token, id, held, ...values }).flatMap(([name, value]) =>
+    typeof value === 'string' ? [html`<input type="hidden" name="${name}" value="${value}">`] : [],
+  )
+}

@@ -1,0 +1,126 @@
+import { counted } from '../kernel/base/readable.ts'
+import type { Act, Held, Holding, ShownKey } from '../kernel/engine/shown.ts'
+import { chart } from './chart.ts'
+import { type Asking, actForms } from './forms.ts'
+import { heldCells, heldColumns, SHOWN } from './held.ts'
+import { type Html, html } from './html.ts'
+import { type Looking, page } from './layout.ts'
+import type { Limit } from './limit.ts'
+import type { NamedKey } from './links.ts'
+import { table } from './table.ts'
+import { USAGE, usageCells } from './usage.ts'
+
+/** What a limit knows of a key. */
+interface Known {
+  readonly limit: Limit
+  readonly now: number
+  readonly shown: ShownKey | undefined
+  readonly held: readonly (readonly [Holding, readonly Held[]])[]
+  readonly bars: readonly { readonly name: string; readonly count: number }[]
+  readonly acts: readonly Act[]
+}
+
+/** A key in all limits. Those where it has a row come first. */
+export async function keyPage(
+  {
+    key,
+    limits,
+    above,
+    said,
+  }: {
+    readonly key: NamedKey
+    readonly limits: readonly Limit[]
+    readonly above: Limit | undefined
+    /** What has changed just now. */
+    readonly said: string | undefined
+  },
+  asking: Asking,
+  looking: Looking,
+): Promise<string> {
+  // A hash is the key of limits that store hashes, and tells nothing of the others.
+  const own = limits.filter(({ isHashed }) => isHashed || !key.isHash)
+  const known = await Promise.all(own.map((limit) => readKnown(limit, key, looking)))
+  const first = ({ limit }: Known) => Number(limit === above)
+  const [seen, unseen] = [known.filter(isSeen), known.filter((each) => !isSeen(each))]
+  const ordered = seen.toSorted((one, other) => first(other) - first(one))
+  return page(
+    {
+      title: 'A key',
+      head: html`<h1>${key.isHash ? 'The hash ' : undefined}<code id="key">${key.text}</code></h1>`,
+      above,
+    },
+    html`${said === undefined ? undefined : html`<p class="done" role="status">${said}</p>`}
+${summary(ordered, looking)}
+${ordered.map((each, place) => ofLimit(each, place, asking, looking))}
+${
+  unseen.length === 0
+    ? undefined
+    : html`<section aria-labelledby="unseen"><h2 id="unseen">No row</h2>
+<p>Here the key has used nothing, or what it had used has expired:</p>${unseen.map((each) => unseenOf(each, asking))}</section>`
+}`,
+    looking,
+  )
+}
+
+function isSeen({ shown, held, bars }: Known): boolean {
+  return shown !== undefined || held.length > 0 || bars.some(({ count }) => count > 0)
+}
+
+async function readKnown(limit: Limit, { text, isHash }: NamedKey, { times }: Looking): Promise<Known> {
+  const key = isHash ? text : await limit.stored(text)
+  const now = await limit.now()
+  const shown = await limit.look(key, now)
+  const held: [Holding, readonly Held[]][] = []
+  for (const holding of await limit.holdings()) {
+    const found = await holding.list({ key, size: SHOWN, now })
+    if (found.length > 0) held.push([holding, found])
+  }
+  const hours = await limit.hours(now, key)
+  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
+  return { limit, now, shown, held, bars, acts: await limit.acts() }
+}
+
+/** How much the key has used of each limit. */
+function summary(all: readonly Known[], looking: Looking): Html {
+  const rows = all.map(({ limit, shown, now }, place) => [
+    html`<a href="#limit-${place}">${limit.name}</a>`,
+    ...(shown ? usageCells(shown, now, looking) : [html`no row`]),
+  ])
+  return rows.length === 0 ? html`` : table([{ name: 'Limit' }, ...USAGE], rows)
+}
+
+function ofLimit(
+  { limit, now, shown, held, bars, acts }: Known,
+  place: number,
+  asking: Asking,
+  looking: Looking,
+): Html {
+  const { name } = limit
+  const denied = bars.reduce((sum, { count }) => sum + count, 0)
+  const title = `${counted(denied, 'denial')} in the last 24 hours`
+  const ofHeld = (holding: Holding) => acts.filter(({ of }) => of === holding.name)
+  return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
+${limit.isCounted ? (denied > 0 ? html`<h3>${title}</h3>${chart(bars, title)}` : html`<p class="faint">Not denied in the last 24 hours.</p>`) : undefined}
+${held.map(([holding, found]) => {
+  const own = ofHeld(holding).filter(({ needs }) => asking.allow.includes(needs))
+  const columns = [{ name: holding.columns[0] ?? 'Number' }, ...heldColumns(holding, found).slice(1)]
+  return html`<h3>${holding.title}</h3>${table(
+    own.length === 0 ? columns : [...columns, { name: 'Change' }],
+    found.map((each) => [
+      ...heldCells(each, holding, found, now, looking),
+      ...(own.length === 0 ? [] : [actForms(own, limit, asking, each.name)]),
+    ]),
+  )}`
+})}
+${acts.length === 0 ? undefined : actForms(mayDo(acts, shown), limit, asking)}</section>`
+}
+
+function unseenOf({ limit, acts, shown }: Known, asking: Asking): Html {
+  const forms = mayDo(acts, shown).filter(({ needs }) => asking.allow.includes(needs))
+  if (forms.length === 0) return html`<p>${limit.name}</p>`
+  return html`<details><summary>${limit.name}</summary>${actForms(forms, limit, asking)}</details>`
+}
+
+function mayDo(acts: readonly Act[], shown: ShownKey | undefined): Act[] {
+  return acts.filter(({ of, isFor }) => of === undefined && (!isFor || isFor(shown)))
+}

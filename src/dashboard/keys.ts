@@ -1,0 +1,156 @@
+import type { Usage } from '../kernel/answers/results.ts'
+import { groupBy } from '../kernel/base/group-by.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { distinct, mustHave } from '../kernel/database/rows.ts'
+import { type Row, runOnce } from '../kernel/database/run.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { gateOf } from '../kernel/engine/gate.ts'
+import type { Handle } from '../kernel/engine/handles.ts'
+import { lookAll } from '../kernel/engine/look-all.ts'
+import type { Held, KeysAsked, ShownKey, ShownKeys } from '../kernel/engine/shown.ts'
+import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { paramsAt } from '../kernel/limits/limiter.ts'
+import { callOf, checkLimiter } from '../kernel/options/validate.ts'
+import { MAX_PAGE } from '../kernel/sql/page.ts'
+import { kept } from '../kernel/sql/statements.ts'
+import type { Call } from '../kernel/store/call.ts'
+import { exactNumber } from '../kernel/store/number-columns.ts'
+import type { PlanOf, Reading } from '../reports/rows.ts'
+import { lookAtEach } from '../reports/usage-by-plan.ts'
+import {
+  blockedStatement,
+  hasRowStatement,
+  MAX_PLANS,
+  MAX_READ,
+  nearestStatement,
+  someKeysStatement,
+} from './sql/keys.ts'
+
+// What the page reads of limits that have one row for a key.
+
+/** The rows of a limiter. */
+export interface Rows {
+  readonly handle: Handle
+  /** The plan of each key, if keys have plans. */
+  readonly limiterOf: PlanOf | undefined
+}
+
+/** The keys nearest to their limit. None for an unlimited plan, which has no rows. */
+export function nearestKeys(rows: Rows, asked: KeysAsked): Promise<ShownKeys> {
+  const { limiter } = rows.handle.checker.terms
+  if (rows.limiterOf) return nearestByPlan(readingIn(rows), rows.limiterOf, asked)
+  if (limiter.stored) return nearestUnder(readingIn(rows), limiter, asked)
+  return Promise.resolve({ keys: [], total: 0, full: 0, isCut: false })
+}
+
+async function nearestUnder(reading: Reading, limiter: StoredLimiter, asked: KeysAsked): Promise<ShownKeys> {
+  const { part, offset, size, now } = asked
+  const name = `nearest ${limiter.algorithm.name} ${part !== ''}`
+  const { table } = reading
+  const statement = kept(table.statements, name, () => nearestStatement(table.table, limiter, part !== ''))
+  const params = paramsAt(limiter, now)
+  const previousStart = limiter.periodAt?.((params['periodStart'] ?? 0) - 1).start ?? null
+  const sent = { prefix: reading.prefix, clock: now, previousStart, part, size, offset }
+  const rows = distinct(await uncharged(runOnce(reading, statement, sent, params)), 'key', size)
+  const own = rows.filter((row) => row['like'] === true).map((row) => ({ key: keyIn(row), limiter }))
+  const usages = new Map((await lookAtEach(reading, own, now)).map((usage) => [usage.key, usage]))
+  const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
+  return {
+    keys: rows.map((row) => {
+      const usage = usages.get(keyIn(row))
+      return usage ? shownKey(keyIn(row), usage) : { key: keyIn(row), used: exactNumber(row['counted']) }
+    }),
+    total: number('total'),
+    full: number('nothing'),
+    isCut: number('seen') >= MAX_READ,
+  }
+}
+
+/** The database does not know the plans, so the keys are put in order here. */
+async function nearestByPlan(
+  reading: Reading,
+  limiterOf: PlanOf,
+  { part, offset, size, now }: KeysAsked,
+): Promise<ShownKeys> {
+  const { db, table, prefix } = reading
+  const statement = kept(table.statements, `some keys ${part !== ''}`, () =>
+    someKeysStatement(table.table, part !== ''),
+  )
+  const rows = await uncharged(runOnce({ db }, statement, { prefix, clock: now, part }))
+  const keys = distinct(rows, 'key', MAX_PLANS).map(keyIn)
+  const found: ShownKey[] = []
+  for (let place = 0; place < keys.length; place += MAX_PAGE) {
+    const some = keys.slice(place, place + MAX_PAGE)
+    const planned = await Promise.all(
+      some.map(async (key) => ({ key, limiter: await planOf(limiterOf, key) })),
+    )
+    const stored = planned.flatMap(({ key, limiter }) => (limiter.stored ? [{ key, limiter }] : []))
+    // The limits of one statement differ in their numbers only.
+    for (const alike of groupBy(stored, ({ limiter }) => limiter.algorithm.name)) {
+      const usages = await lookAtEach(reading, alike, now)
+      found.push(...usages.map((usage) => shownKey(usage.key, usage)))
+    }
+  }
+  const share = ({ used, limit = 0 }: ShownKey) => used / limit
+  const nearest = found.toSorted((one, other) => share(other) - share(one) || (one.key < other.key ? -1 : 1))
+  return {
+    keys: nearest.slice(offset, offset + size),
+    total: found.length,
+    full: found.filter(({ left }) => left === 0).length,
+    isCut: keys.length >= MAX_PLANS,
+  }
+}
+
+/** Looks at a key. Undefined if it has no row, and so has used nothing. */
+export async function lookAtKey(rows: Rows, key: string): Promise<ShownKey | undefined> {
+  const { checker } = rows.handle
+  const call = await callOn(rows, key)
+  const [usage] = (await lookAll(checker, [call], undefined)) as [Usage]
+  const isSeen = usage.used !== 0 || usage.blockedUntil !== undefined || (await hasRow(checker, key))
+  return isSeen ? shownKey(key, usage) : undefined
+}
+
+/** A look at a key under its plan. */
+export async function callOn({ handle, limiterOf }: Rows, key: string, rate = 0): Promise<Call> {
+  const { rows, terms } = handle.checker
+  const limiter = limiterOf ? await planOf(limiterOf, key) : terms.limiter
+  return callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter })
+}
+
+async function planOf(limiterOf: PlanOf, key: string): Promise<Limiter> {
+  const limiter = await limiterOf(key)
+  checkLimiter(limiter)
+  return limiter
+}
+
+async function hasRow({ rows: { connection, table, namespace } }: Checker, key: string): Promise<boolean> {
+  const statement = kept(table.statements, 'has row', () => hasRowStatement(table.table))
+  const rows = await uncharged(runOnce(connection, statement, { prefix: namespace.prefix, key }))
+  return rows.length > 0
+}
+
+/** The keys that are blocked now: in their own rows, or in those of the gate. Undefined if none can be. */
+export async function blockedKeys(owner: Checker, now: number, size: number): Promise<Held[] | undefined> {
+  const checker = owner.terms.blocks ? gateOf(owner) : owner
+  const { limiter } = checker.terms
+  if (!limiter.stored || !limiter.algorithm.sql.blockedUntil) return undefined
+  const { connection, table, namespace } = checker.rows
+  const name = `blocked ${limiter.algorithm.name}`
+  const statement = kept(table.statements, name, () => blockedStatement(table.table, limiter))
+  const sent = { prefix: namespace.prefix, clock: now, size }
+  const rows = await uncharged(runOnce(connection, statement, sent, paramsAt(limiter, now)))
+  return rows.map((row) => ({ key: keyIn(row), name: '', until: exactNumber(row['until']) }))
+}
+
+function shownKey(key: string, { used, limit, remaining: left, reset, blockedUntil }: Usage): ShownKey {
+  return { key, used, limit, left, reset, blockedUntil }
+}
+
+function readingIn({ handle: { checker } }: Rows): Reading {
+  const { connection, table, namespace } = checker.rows
+  return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
+}
+
+function keyIn(row: Row): string {
+  return String(mustHave(row['key']))
+}

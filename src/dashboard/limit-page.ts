@@ -1,0 +1,121 @@
+import { counted, inDigits } from '../kernel/base/readable.ts'
+import { chart } from './chart.ts'
+import { heldTable, SHOWN } from './held.ts'
+import { type Html, html } from './html.ts'
+import { href, hrefWith, type Looking, page } from './layout.ts'
+import type { Limit } from './limit.ts'
+import { keyLink } from './links.ts'
+import { outageOf } from './overview.ts'
+import { searchForm } from './search.ts'
+import { MAX_SEARCHED } from './sql/keys.ts'
+import { type Cell, PAGE, pager, table } from './table.ts'
+import { USAGE, usageCells } from './usage.ts'
+
+const HOUR_MS = 3_600_000
+
+/** Since when denials are listed. */
+const SINCE = [
+  ['hour', 'this hour', 0],
+  ['day', '24 hours', 23],
+  ['week', '7 days', 167],
+] as const
+
+/** A limit: who is denied, who is near the limit, who is blocked, and what keys hold. */
+export async function limitPage(
+  limit: Limit,
+  part: string,
+  looking: Looking,
+  token: string,
+): Promise<string> {
+  const { times } = looking
+  const now = await limit.now()
+  const rule = await limit.rule(now, (time) => times.short(time))
+  return page(
+    {
+      title: limit.name,
+      head: html`<h1>${limit.name}</h1><p>${rule}</p><p class="faint">Prefix <code>${limit.prefix}</code></p>`,
+    },
+    html`<p>${outageOf(limit)}</p>
+${searchForm(limit, token)}
+${part === '' ? await denied(limit, now, looking) : undefined}
+${await nearest(limit, part, now, looking)}
+${part === '' ? await blocked(limit, now, looking) : undefined}
+${part === '' ? await holdings(limit, now, looking) : undefined}`,
+    looking,
+  )
+}
+
+function pageOf({ asked }: Looking, list: string): number {
+  const page = Number(asked.get(list) ?? 1)
+  return Number.isSafeInteger(page) && page > 0 && page < 1e6 ? page : 1
+}
+
+async function denied(limit: Limit, now: number, looking: Looking): Promise<Html> {
+  if (!limit.isCounted)
+    return html`<p class="faint">Denials are not counted. Give the limiter <code>use: [countDenials()]</code> to see whom it denies.</p>`
+  const { times, asked } = looking
+  const hours = await limit.hours(now)
+  const sum = hours.reduce((before, each) => before + each.denials, 0)
+  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
+  const title = `${counted(sum, 'denial')} in the last 24 hours`
+  const [since, , back] = SINCE.find(([name]) => name === asked.get('since')) ?? SINCE[1]
+  const at = pageOf(looking, 'denied')
+  const { keys, total } = await limit.denied(now - back * HOUR_MS, PAGE, (at - 1) * PAGE)
+  const choices = SINCE.map(([name, words]) =>
+    name === since
+      ? html` <strong>${words}</strong>`
+      : html` <a href="${hrefWith(looking, { since: name, denied: '' })}#denied">${words}</a>`,
+  )
+  const rows = await Promise.all(
+    keys.map(
+      async ({ key, denials }): Promise<Cell[]> => [await keyLink(limit, key, looking), inDigits(denials)],
+    ),
+  )
+  return html`<section aria-labelledby="denied"><h2 id="denied">Denied most</h2>
+<p>${title}, by the hour. ${inDigits(hours.at(-1)?.denials ?? 0)} this hour.</p>
+${chart(bars, title)}
+<p>Keys denied in${choices}</p>
+${rows.length === 0 ? html`<p class="faint">No key was denied.</p>` : table([{ name: 'Key' }, { name: 'Denials' }], rows)}
+${rows.length === 0 ? undefined : pager(at, total, (to) => `${hrefWith(looking, { denied: to })}#denied`)}</section>`
+}
+
+async function nearest(limit: Limit, part: string, now: number, looking: Looking): Promise<Html> {
+  const at = pageOf(looking, 'page')
+  const { keys, total, full, isCut } = await limit.keys({ part, offset: (at - 1) * PAGE, size: PAGE, now })
+  const rows = await Promise.all(
+    keys.map(
+      async (each): Promise<Cell[]> => [
+        await keyLink(limit, each.key, looking),
+        ...usageCells(each, now, looking),
+      ],
+    ),
+  )
+  const most = `${inDigits(total)}${isCut ? ' or more' : ''}`
+  const about =
+    part === ''
+      ? html`<p>${inDigits(full)}${isCut ? ' or more' : ''} of ${most} keys that have used something have nothing left.</p>`
+      : html`<p>Of keys with <code>${part}</code>, ${most} have used something. A search looks through the first ${inDigits(MAX_SEARCHED)} keys. <a href="${href({ limit: limit.name })}">All keys</a></p>`
+  return html`<section aria-labelledby="keys"><h2 id="keys">${part === '' ? 'Nearest to the limit' : 'Found'}</h2>
+${
+  rows.length === 0
+    ? html`<p class="faint">${part === '' ? html`No key has used anything yet. Keys appear here with their first call.` : html`No key with <code>${part}</code> has used anything.`}</p>`
+    : html`${about}${table([{ name: 'Key' }, ...USAGE], rows)}${pager(at, total, (to) => `${hrefWith(looking, { page: to })}#keys`, isCut)}`
+}</section>`
+}
+
+async function blocked(limit: Limit, now: number, looking: Looking): Promise<Html | undefined> {
+  const found = await limit.blocked(now, SHOWN)
+  if (!found) return undefined
+  const holding = { name: 'blocked', title: 'Blocked now', columns: [undefined, undefined] } as const
+  return heldTable({ limit, holding, found, now, at: pageOf(looking, 'blocked') }, looking)
+}
+
+async function holdings(limit: Limit, now: number, looking: Looking): Promise<Html[]> {
+  const all = await limit.holdings()
+  return Promise.all(
+    all.map(async (holding) => {
+      const found = await holding.list({ size: SHOWN, now })
+      return heldTable({ limit, holding, found, now, at: pageOf(looking, holding.name) }, looking)
+    }),
+  )
+}

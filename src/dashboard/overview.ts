@@ -1,0 +1,123 @@
+import { counted, inDigits } from '../kernel/base/readable.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { DeniedHour } from '../reports/denied.ts'
+import { sparkline } from './chart.ts'
+import { type Html, html } from './html.ts'
+import { href, type Looking, page } from './layout.ts'
+import type { Limit } from './limit.ts'
+import { searchForm } from './search.ts'
+import { table } from './table.ts'
+
+/** A limit as the overview shows it. */
+interface Row {
+  readonly limit: Limit
+  readonly rule: string
+  readonly full: number
+  readonly isCut: boolean
+  /** What keys hold: the title and the number. */
+  readonly held: readonly (readonly [title: string, count: number])[]
+  readonly hours: readonly DeniedHour[]
+  /** Why its rows could not be read. */
+  readonly error?: string
+}
+
+/** More are not counted here. */
+const MOST = 100
+
+/** All limits, those with most trouble first. */
+export async function overviewPage(
+  limits: readonly Limit[],
+  looking: Looking,
+  token: string,
+): Promise<string> {
+  const rows = (await Promise.all(limits.map((limit) => readRow(limit, looking)))).toSorted(byTrouble)
+  const most = Math.max(0, ...rows.flatMap(({ hours }) => hours.map(({ denials }) => denials)))
+  const columns = [
+    { name: 'Limit' },
+    { name: 'At their limit now' },
+    { name: 'Denied this hour' },
+    { name: 'Denied in 24 hours' },
+    { name: 'Held now', isText: true },
+  ] as const
+  const hasChart = rows.some(({ limit }) => limit.isCounted)
+  return page(
+    { title: 'Limits', head: html`<h1>Limits</h1>` },
+    html`${searchForm(undefined, token)}
+<h2>${counted(rows.length, 'limit')}, those with most trouble first</h2>
+${table(
+  columns,
+  rows.map((row) => cells(row, most, looking)),
+)}
+<p class="faint">${hasChart ? html`The bars have one scale: the highest is ${counted(most, 'denial')} in an hour. ` : html`Give limiters <code>use: [countDenials()]</code> to see what they deny. `}Outages are those that this process has seen.</p>`,
+    looking,
+  )
+}
+
+async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
+  const nothing = { limit, rule: '', full: 0, isCut: false, held: [], hours: [] }
+  try {
+    const now = await limit.now()
+    const rule = await limit.rule(now, (time) => times.short(time))
+    const { full, isCut } = await limit.keys({ part: '', offset: 0, size: 1, now })
+    const blocked = await limit.blocked(now, MOST + 1)
+    const held: [string, number][] = blocked ? [['Blocked', blocked.length]] : []
+    for (const { title, list } of await limit.holdings()) {
+      held.push([title, (await list({ size: MOST + 1, now })).length])
+    }
+    return { limit, rule, full, isCut, held, hours: await limit.hours(now) }
+  } catch (error) {
+    if (error instanceof RatelimitError) return { ...nothing, error: `${error.code}: ${error.message}` }
+    throw error
+  }
+}
+
+function trouble({ limit: { checker }, full, hours, error }: Row): readonly number[] {
+  const { circuit } = checker
+  const denied = hours.reduce((sum, each) => sum + each.denials, 0)
+  return [
+    Number(error !== undefined || circuit.isOpen),
+    hours.at(-1)?.denials ?? 0,
+    full,
+    denied,
+    circuit.degraded ?? 0,
+  ]
+}
+
+function byTrouble(one: Row, other: Row): number {
+  const [own, others] = [trouble(one), trouble(other)]
+  const place = own.findIndex((each, at) => each !== others[at])
+  return (others[place] ?? 0) - (own[place] ?? 0)
+}
+
+function cells(row: Row, most: number, { times }: Looking) {
+  const { limit, rule, full, isCut, held, hours, error } = row
+  const { isCounted, name } = limit
+  const sum = hours.reduce((before, each) => before + each.denials, 0)
+  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
+  const shown = held.filter(([, count]) => count > 0)
+  return [
+    html`<a href="${href({ limit: name })}">${name}</a><small>${rule}</small>${outageOf(limit, error)}`,
+    error === undefined ? number(full, isCut) : undefined,
+    isCounted && error === undefined ? number(hours.at(-1)?.denials ?? 0) : undefined,
+    isCounted && error === undefined
+      ? html`<span>${sparkline(bars, most, `Denials of ${name} in each of 24 hours, ${inDigits(sum)} in all`)}${inDigits(sum)}</span>`
+      : undefined,
+    shown.length === 0
+      ? undefined
+      : html`<span>${shown.map(([title, count]) => html`<span class="held">${title}: ${count > MOST ? `${MOST}+` : count}</span>`)}</span>`,
+  ]
+}
+
+function number(count: number, isCut = false): Html {
+  return html`<span class="${count > 0 ? 'bad' : 'faint'}">${inDigits(count)}${isCut ? '+' : ''}</span>`
+}
+
+/** What this process knows of an outage. */
+export function outageOf({ checker: { circuit } }: Limit, error?: string): Html {
+  const { degraded: answered = 0 } = circuit
+  return html`${error === undefined ? undefined : html`<span class="bad">${error}</span> `}${circuit.isOpen ? html`<span class="bad">The database does not answer: calls fail at once, or get the answer of onError.</span> ` : undefined}${
+    answered === 0
+      ? undefined
+      : html`<span class="near">onError has answered ${counted(answered, 'call')} since this process began.</span>`
+  }`
+}

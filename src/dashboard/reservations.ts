@@ -1,0 +1,74 @@
+import { inRows } from '../estimates/in-rows.ts'
+import { openStatement } from '../estimates/sql/estimates.ts'
+import { inDigits } from '../kernel/base/readable.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { distinct } from '../kernel/database/rows.ts'
+import { runOnce } from '../kernel/database/run.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { calledOn } from '../kernel/engine/handles.ts'
+import { toHex } from '../kernel/engine/hex-id.ts'
+import type { Act, FieldValues, Holding } from '../kernel/engine/shown.ts'
+import { CLOSING, openedIn } from '../kernel/limits/estimate.ts'
+import { nameIn } from '../kernel/lists/names.ts'
+import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
+import { kept } from '../kernel/sql/statements.ts'
+import { stateIn } from '../kernel/store/number-columns.ts'
+import type { Rows } from './keys.ts'
+
+const NAME = 'reservations'
+
+/** The open reservations of a limiter. */
+export function openReservationsOf({ rows: { connection, table, namespace } }: Checker): Holding {
+  return {
+    name: NAME,
+    title: 'Open reservations',
+    columns: ['Name', 'Estimate'],
+    list: async ({ key, size }) => {
+      const isOfKey = key !== undefined
+      const statement = kept(table.statements, `open ${isOfKey}`, () => openStatement(table.table, isOfKey))
+      const values = { prefix: RESERVED_PREFIX + namespace.prefix, size, from: `${key}/`, to: `${key}/z` }
+      const rows = distinct(await uncharged(runOnce(connection, statement, values)), 'key', size)
+      return rows.flatMap((row) => {
+        const { key: of, id: name } = nameIn(String(row['key']))
+        const opened = openedIn(stateIn(row, CLOSING))
+        return opened ? [{ key: of, name, amount: opened.rate, until: opened.endMs }] : []
+      })
+    },
+  }
+}
+
+/** Settles and releases reservations, as their names are stored. */
+export function reservationActs(rows: Rows): readonly Act[] {
+  const settle = async (key: string, { held = '' }: FieldValues, actual: number) => {
+    const limiter = await rows.limiterOf?.(key)
+    const each = await calledOn(rows.handle, key, { rate: 0, limiter })
+    const named = { each, row: `${key}/${toHex(held)}`, hasPlan: false }
+    await inRows([named]).settle({ costs: { each: [actual] }, limiters: [limiter] }, undefined)
+  }
+  return [
+    {
+      name: 'settle',
+      needs: 'settle',
+      label: 'Settle',
+      about: 'Charge the actual cost in place of the estimate.',
+      fields: [{ name: 'cost', label: 'Cost', of: 'count' }],
+      of: NAME,
+      run: async (key, values) => {
+        await settle(key, values, Number(values['cost']))
+        return `The reservation ${values['held']} was settled with ${inDigits(Number(values['cost']))}.`
+      },
+    },
+    {
+      name: 'release',
+      needs: 'settle',
+      label: 'Release',
+      about: 'Give the whole estimate back.',
+      fields: [],
+      of: NAME,
+      run: async (key, values) => {
+        await settle(key, values, 0)
+        return `The reservation ${values['held']} was released.`
+      },
+    },
+  ]
+}

@@ -1,0 +1,165 @@
+import type { Permission } from '../kernel/engine/shown.ts'
+import { confirmPage } from './forms.ts'
+import { keyPage } from './key-page.ts'
+import { failurePage, href, type Looking } from './layout.ts'
+import type { Limit } from './limit.ts'
+import { limitPage } from './limit-page.ts'
+import { keyIn, type NamedKey, sealable } from './links.ts'
+import { overviewPage } from './overview.ts'
+import type { Seals } from './seal.ts'
+import { Times } from './times.ts'
+import type { Tokens } from './token.ts'
+
+/** A change that a viewer has made. */
+export interface DashboardAction {
+  /** What was done: `reset`, `block`, `unblock`, `grant`, `take back`, `settle` or `release`. */
+  readonly action: string
+  /** The limiter's namespace. */
+  readonly prefix: string
+  /** The key as it is stored: with `hashKeys`, the hash. */
+  readonly key: string
+  /** The `id` of the viewer. */
+  readonly by: string
+  /** What has changed, in words. */
+  readonly change: string
+}
+
+/** A request of a viewer, and what the page is made of. */
+export interface Asked {
+  readonly request: Request
+  readonly viewer: {
+    readonly id: string
+    readonly allow?: readonly Permission[] | undefined
+    readonly timeZone?: string | undefined
+  }
+  readonly limits: ReadonlyMap<string, Limit>
+  readonly tokens: Tokens
+  readonly seals: Seals
+  readonly onAction: ((action: DashboardAction) => unknown) | undefined
+}
+
+/** An answer: a page, or the address to go to. */
+export type Answer =
+  | { readonly status: number; readonly page: string; readonly allow?: string }
+  | { readonly location: string }
+
+/** The longest body of a form: a key has at most a kilobyte, but a key to hash may be longer. */
+const MAX_BODY = 64_000
+
+export async function respond(asked: Asked): Promise<Answer> {
+  const { request, viewer, limits, tokens, seals } = asked
+  const { searchParams } = new URL(request.url)
+  const name = searchParams.get('limit')
+  const limit = limits.get(name ?? '')
+  if (name !== null && !limit) return refused(404, 'There is no such limit.')
+  if (request.method === 'POST') return posted(asked, limit)
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    return { ...refused(405, 'Only GET and POST.'), allow: 'GET, HEAD, POST' }
+  }
+  const now = Date.now()
+  const times = new Times(viewer.timeZone ?? 'UTC', now)
+  const looking: Looking = { times, now, asked: searchParams, seal: (text) => seals.seal(text) }
+  const token = await tokens.tokenFor(viewer.id)
+  const key = await keyOf(searchParams, seals)
+  if (key === NO_KEY) return refused(404, 'This address names no key. It may be of another secret.')
+  if (key) {
+    const id = await seals.seal(sealable(key))
+    const said = await seals.open(searchParams.get('said') ?? '')
+    const shown = { key, limits: [...limits.values()], above: limit, said: saidIn(said) }
+    return shownAs(await keyPage(shown, { token, id, allow: viewer.allow ?? [] }, looking))
+  }
+  if (!limit) return shownAs(await overviewPage([...limits.values()], looking, token))
+  const part = partIn(await seals.open(searchParams.get('part') ?? ''))
+  return shownAs(await limitPage(limit, part, looking, token))
+}
+
+const NO_KEY = 'no key'
+
+/** The key that an address names: sealed, as the page does, or as it is, for links of the application. */
+async function keyOf(asked: URLSearchParams, seals: Seals): Promise<NamedKey | undefined | typeof NO_KEY> {
+  const [id, text] = [asked.get('id'), asked.get('key')]
+  if (id !== null) return keyIn(await seals.open(id)) ?? NO_KEY
+  return text === null ? undefined : { text, isHash: false }
+}
+
+/** Answers a form: it finds keys, asks whether to do something, or does it. */
+async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
+  const { request, viewer, tokens, seals } = asked
+  const form = await formOf(request)
+  const site = request.headers.get('sec-fetch-site') ?? 'same-origin'
+  const isOwn = site === 'same-origin' && (await tokens.isValid(form?.get('token') ?? '', viewer.id))
+  if (!form || !isOwn) {
+    return refused(403, 'This form is too old, or is not of this page. Load the page again.')
+  }
+  const [action, typed] = [form.get('do'), form.get('key') ?? '']
+  if (action === 'search' && limit) {
+    return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
+  }
+  if (action === 'open') {
+    // It throws for what can be no key.
+    await (limit ?? [...asked.limits.values()][0])?.stored(typed)
+    const id = await seals.seal(sealable({ text: typed, isHash: false }))
+    return typed === '' ? refused(400, 'Which key?') : { location: href({ limit: limit?.name, id }) }
+  }
+  return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
+}
+
+async function acted(asked: Asked, limit: Limit, form: URLSearchParams): Promise<Answer> {
+  const { viewer, tokens, seals, onAction } = asked
+  const { allow = [] } = viewer
+  const id = form.get('id') ?? ''
+  const named = keyIn(await seals.open(id))
+  if (!named || (named.isHash && !limit.isHashed)) return refused(400, 'The form has no valid key.')
+  const act = (await limit.acts()).find(({ name }) => name === form.get('do'))
+  if (!act || !allow.includes(act.needs)) return refused(403, 'You may not do this.')
+  const key = named.isHash ? named.text : await limit.stored(named.text)
+  const {
+    token: _,
+    id: _id,
+    key: _key,
+    do: _do,
+    sure,
+    once = crypto.randomUUID(),
+    ...fields
+  } = Object.fromEntries(form)
+  const values = { ...fields, once }
+  if (sure === undefined) {
+    const asking = { token: await tokens.tokenFor(viewer.id), id, allow }
+    return shownAs(confirmPage({ act, limit, key, values }, asking))
+  }
+  const change = await act.run(key, values)
+  await onAction?.({ action: act.name, prefix: limit.prefix, key, by: viewer.id, change })
+  // A page that is loaded again must not do it again.
+  const said = await seals.seal(`${SAID}${limit.name}, ${key}: ${change}`)
+  return { location: href({ limit: limit.name, id, said }) }
+}
+
+// What is sealed for one purpose says nothing for another.
+
+const PART = 'part '
+const SAID = 'said '
+
+function partIn(opened: string | undefined): string {
+  return opened?.startsWith(PART) ? opened.slice(PART.length) : ''
+}
+
+function saidIn(opened: string | undefined): string | undefined {
+  return opened?.startsWith(SAID) ? opened.slice(SAID.length) : undefined
+}
+
+/** The fields of a form. Undefined for another kind of body, or for one that is too long. */
+async function formOf(request: Request): Promise<URLSearchParams | undefined> {
+  const type = request.headers.get('content-type') ?? ''
+  if (!type.startsWith('application/x-www-form-urlencoded')) return undefined
+  if (Number(request.headers.get('content-length') ?? 0) > MAX_BODY) return undefined
+  const text = await request.text()
+  return text.length > MAX_BODY ? undefined : new URLSearchParams(text)
+}
+
+function shownAs(page: string): Answer {
+  return { status: 200, page }
+}
+
+function refused(status: number, message: string) {
+  return { status, page: failurePage(message) }
+}

@@ -1,0 +1,41 @@
+import { inDigits } from '../kernel/base/readable.ts'
+import { type Html, html } from './html.ts'
+
+export type Cell = Html | string | number | undefined
+
+/** A column. Numbers are aligned. */
+export interface Column {
+  readonly name: string
+  readonly isText?: true
+}
+
+/**
+ * A table whose rows begin with what they are about. On a narrow screen each row is a card, where the cells
+ * have the names of their columns.
+ */
+export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[]): Html {
+  const kind = (column: Column | undefined) => (column?.isText ? 'text' : 'number')
+  return html`<table><thead><tr>${columns.map((column, place) => html`<th scope="col" class="${place === 0 ? 'text' : kind(column)}">${column.name}</th>`)}</tr></thead>
+<tbody>${rows.map(
+    (row) =>
+      html`<tr>${row.map((cell, place) => {
+        const column = columns[place]
+        if (place === 0) return html`<th scope="row">${cell}</th>`
+        return html`<td class="${kind(column)}" data-name="${column?.name}">${cell}</td>`
+      })}</tr>`,
+  )}</tbody></table>`
+}
+
+/** How many a page has. */
+export const PAGE = 50
+
+/** Which of them a page shows, and links to the pages around it. */
+export function pager(page: number, total: number, hrefOf: (page: number) => string, isCut = false): Html {
+  const last = Math.max(1, Math.ceil(total / PAGE))
+  const [first, end] = [(page - 1) * PAGE + 1, Math.min(page * PAGE, total)]
+  const all = `${inDigits(total)}${isCut ? ' or more' : ''}`
+  if (last === 1 && page === 1) return html`<p class="faint">${all} in all.</p>`
+  return html`<nav class="pager" aria-label="Pages"><span>${page > last ? 'None' : `${inDigits(first)} to ${inDigits(end)}`} of ${all}</span>
+${page > 1 ? html`<a href="${hrefOf(Math.min(page - 1, last))}">Previous</a>` : undefined}
+${page < last ? html`<a href="${hrefOf(page + 1)}">Next</a>` : undefined}</nav>`
+}

@@ -1,0 +1,57 @@
+import { inTime } from '../kernel/base/readable.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { type Html, html } from './html.ts'
+
+/** Writes times for people in a zone. */
+export class Times {
+  /** The zone in words: `Central European Summer Time (Europe/Berlin)`. */
+  readonly zone: string
+  readonly #format: Intl.DateTimeFormat
+  readonly #short: Intl.DateTimeFormat
+  readonly #hour: Intl.DateTimeFormat
+
+  /** @throws RatelimitError `INVALID_OPTION` for an unknown zone */
+  constructor(timeZone: string, now: number) {
+    try {
+      this.#hour = new Intl.DateTimeFormat('en-GB', { timeZone, hour: '2-digit', minute: '2-digit' })
+      const day = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' } as const
+      this.#short = new Intl.DateTimeFormat('en-GB', { timeZone, ...day })
+      this.#format = new Intl.DateTimeFormat('en-GB', { timeZone, ...day, second: '2-digit' })
+      const named = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'long' }).formatToParts(now)
+      this.zone = `${named.find(({ type }) => type === 'timeZoneName')?.value ?? 'Times'} (${timeZone})`
+    } catch {
+      throw new RatelimitError('INVALID_OPTION', 'authorize has returned a timeZone that is not known.')
+    }
+  }
+
+  /** `2 Mar, 14:05:09` */
+  at(time: number): string {
+    return this.#format.format(time)
+  }
+
+  /** `2 Mar, 14:05` */
+  short(time: number): string {
+    return this.#short.format(time)
+  }
+
+  /** `14:00` */
+  hour(time: number): string {
+    return this.#hour.format(time)
+  }
+
+  /** How long it is until a time, and the time. */
+  until(time: number | undefined, now: number): Html {
+    if (time === undefined) return html``
+    if (!Number.isFinite(time) || time >= FAR) return html`never`
+    return html`<time datetime="${new Date(time).toISOString()}">${time <= now ? 'now' : `in ${inTime(time, now)}`}<small>${this.at(time)}</small></time>`
+  }
+
+  /** How long ago a time was, and the time. */
+  since(time: number | undefined, now: number): Html {
+    if (time === undefined) return html``
+    return html`<time datetime="${new Date(time).toISOString()}">${inTime(now, time)} ago<small>${this.at(time)}</small></time>`
+  }
+}
+
+/** Dates end here. Rows that never end have such a time. */
+const FAR = 8e15

@@ -1,0 +1,140 @@
+import { HANDLE } from '../base/handle.ts'
+import type { Checker } from './checker.ts'
+
+// What an object shows to operators. The page for them knows the rows of a limiter. An object with other rows,
+// such as slots or grants, says here what they are, so that the page needs none of the wings.
+
+/** A key, and how much of its limit is used. */
+export interface ShownKey {
+  /** As it is stored. */
+  readonly key: string
+  readonly used: number
+  /** Undefined if the row is of another plan, whose limit is not known. */
+  readonly limit?: number | undefined
+  readonly left?: number | undefined
+  /** Unix milliseconds at which nothing is used any more; `Infinity` if never. */
+  readonly reset?: number | undefined
+  /** Unix milliseconds. Only while the key is blocked. */
+  readonly blockedUntil?: number | undefined
+}
+
+/** Which keys to show, those nearest to their limit first. */
+export interface KeysAsked {
+  /** Only keys that have this part. Empty for all. */
+  readonly part: string
+  readonly offset: number
+  readonly size: number
+  /** Unix milliseconds. */
+  readonly now: number
+}
+
+/** Keys, and how many there are. */
+export interface ShownKeys {
+  readonly keys: readonly ShownKey[]
+  /** How many have used something. */
+  readonly total: number
+  /** How many of them have nothing left. */
+  readonly full: number
+  /** Whether there are more rows than were read. */
+  readonly isCut: boolean
+}
+
+/** Something that a key holds for a time: a slot, a grant, a reservation. */
+export interface Held {
+  /** As it is stored. */
+  readonly key: string
+  /** What tells it from others of the key. */
+  readonly name: string
+  readonly amount?: number | undefined
+  /** Unix milliseconds. */
+  readonly since?: number | undefined
+  /** Unix milliseconds; `Infinity` for never. */
+  readonly until?: number | undefined
+}
+
+/** What keys hold for a time. */
+export interface Holding {
+  /** A word for addresses and forms. */
+  readonly name: string
+  /** What they are: `Slots in use`. */
+  readonly title: string
+  /** What the columns of `name` and `amount` are. Undefined for a column that is not there. */
+  readonly columns: readonly [name: string | undefined, amount: string | undefined]
+  /** Lists at most `size`, of one key or of all, those that end first before the others. */
+  list(asked: { readonly key?: string; readonly size: number; readonly now: number }): Promise<Held[]>
+}
+
+/** A field of a form. */
+export interface Field {
+  readonly name: string
+  readonly label: string
+  /** A whole number above 0, or one of these values with their names. */
+  readonly of: 'count' | readonly (readonly [value: string, name: string])[]
+}
+
+/** The values of a form. `once` is different for each form that was shown. */
+export type FieldValues = Readonly<Record<string, string>> & { readonly once: string }
+
+/** What a person may be allowed to do. */
+export type Permission = 'reset' | 'grant' | 'block' | 'settle'
+
+/** What can be done with a key. */
+export interface Act {
+  readonly name: string
+  /** The permission that it needs. */
+  readonly needs: Permission
+  /** On its button: `Grant`. */
+  readonly label: string
+  /** What it would do, in words. */
+  readonly about: string
+  readonly fields: readonly Field[]
+  /** Whether it means something for the key as it is now. Default: always. */
+  isFor?(shown: ShownKey | undefined): boolean
+  /** The holding of which one is its object, by the name in `held`. */
+  readonly of?: string
+  /**
+   * Does it on a stored key, and says what has changed.
+   *
+   * @throws RatelimitError
+   */
+  run(key: string, values: FieldValues): Promise<string>
+}
+
+/** What an object shows in place of the rows of its limiter, or next to them. */
+export interface ShownParts {
+  readonly rule?: string
+  keys?(asked: KeysAsked): Promise<ShownKeys>
+  /** Undefined if the key has no row. */
+  look?(key: string, now: number): Promise<ShownKey | undefined>
+  readonly holdings?: readonly Holding[]
+  readonly acts?: readonly Act[]
+}
+
+/** What an object shows. */
+export interface Shown {
+  readonly checker: Checker
+  /** Loads the rest, so that applications without the page do not. */
+  load(): Promise<ShownParts>
+}
+
+/** A `Semaphore`, from `drizzle-ratelimit/semaphore`. */
+export interface AnySemaphore {
+  /** Its namespace. */
+  readonly prefix: string
+  /** Leases a slot. */
+  acquire(key: string): Promise<{ readonly success: boolean }>
+  /** Who holds a slot. */
+  holders(key: string): Promise<readonly { readonly slot: number }[]>
+}
+
+const SHOWN = Symbol.for(`${HANDLE.description} shown`)
+
+/** Lets the page reach what an object shows. */
+export function show(object: object, shown: Shown): void {
+  Object.defineProperty(object, SHOWN, { value: shown })
+}
+
+/** What the object shows. Undefined if it says nothing. */
+export function shownIn(object: unknown): Shown | undefined {
+  return Object(object)[SHOWN]
+}

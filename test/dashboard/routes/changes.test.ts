@@ -1,0 +1,197 @@
+import { blocks, lockout } from 'drizzle-ratelimit/lockout'
+import { describe, expect, test } from 'vitest'
+import { Credits } from '../../../src/credits/index.ts'
+import type { DashboardAction } from '../../../src/dashboard/index.ts'
+import { openReservations, Quota } from '../../../src/quota/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { browse, fieldsIn, five, limiterOf, newPrefix, rowsIn } from './browse.ts'
+
+const database = useDatabase()
+
+describe('a key', () => {
+  test('is shown across all limits: what it has used, and where it has no row', async () => {
+    const { db } = database
+    const [api, other] = [limiterOf(db).ratelimit, limiterOf(db).ratelimit]
+    const jobs = new Semaphore({ db, prefix: newPrefix(), limit: 2, lease: '10m' })
+    await api.limit('user:1', { rate: 2 })
+    await jobs.acquire('user:1')
+    const { open } = browse({ api, other, jobs })
+    const { text } = await open('api', 'user:1')
+    expect(text).toContain('<code id="key">user:1</code>')
+    expect(rowsIn(text).map((row) => row.slice(0, 4))).toEqual([
+      ['api', '40 % 2', '3', '5'],
+      ['jobs', '50 % 1', '1', '2'],
+    ])
+    expect(text.slice(text.indexOf('No row'))).toContain('<summary>other</summary>')
+  })
+
+  test('that nobody has used has no row, and not 0 of 5', async () => {
+    const { text } = await browse({ api: limiterOf(database.db).ratelimit }).open('api', 'nobody')
+    expect(text).toContain('<h2 id="unseen">No row</h2>')
+    expect(text).not.toContain('<tbody>')
+  })
+
+  test('with any characters has an address without it, which every process with the secret opens', async () => {
+    const { ratelimit } = limiterOf(database.db)
+    for (const key of ['first\nsecond\rthird\r\n 100 %', 'ada@example.com', '<é>&"', 'a'.repeat(900)]) {
+      await ratelimit.limit(key, { rate: 2 })
+      const { open } = browse({ api: ratelimit })
+      const { location } = await open('api', key).then(({ id }) => ({ location: `?limit=api&id=${id}` }))
+      expect(decodeURIComponent(location)).not.toContain(key.slice(0, 3))
+      expect(location).toMatch(/^\?limit=api&id=[\w-]+$/)
+      expect(rowsIn((await browse({ api: ratelimit }).get(location)).text)[0]?.[1]).toBe('40 % 2')
+    }
+  })
+
+  test('can be named as it is by links of the application', async () => {
+    const { ratelimit } = limiterOf(database.db)
+    await ratelimit.limit('user:1', { rate: 2 })
+    expect(rowsIn((await browse({ api: ratelimit }).get('?key=user:1')).text)[0]?.[1]).toBe('40 % 2')
+  })
+
+  test('of an address that no page has made is not there', async () => {
+    const { get, open } = browse({ api: limiterOf(database.db).ratelimit })
+    const { id } = await open('api', 'user:1')
+    const changed = id.slice(0, -1) + (id.endsWith('A') ? 'B' : 'A')
+    for (const each of ['', 'AAAA', '%', changed, id.slice(4)]) {
+      expect(await get(`?id=${encodeURIComponent(each)}`)).toMatchObject({ status: 404 })
+    }
+  })
+})
+
+describe('a change', () => {
+  test('is asked for once, says what has changed, and is handed to onAction with who has done it', async () => {
+    const { ratelimit, prefix } = limiterOf(database.db)
+    await ratelimit.limit('user:1', { rate: 2 })
+    const actions: DashboardAction[] = []
+    const { act, get } = browse({ api: ratelimit }, { onAction: (action) => void actions.push(action) })
+    const { question, text, location } = await act('api', 'user:1', 'reset')
+    expect(question).toContain('Reset <code>user:1</code> in api?')
+    expect(question).toContain('the whole limit again')
+    expect(text).toContain('<p class="done" role="status">api, user:1: It has its whole limit again.</p>')
+    expect(location).not.toContain('user:1')
+    expect(await ratelimit.getRemaining('user:1')).toMatchObject({ remaining: 5 })
+    const change = 'It has its whole limit again.'
+    expect(actions).toEqual([{ action: 'reset', prefix, key: 'user:1', by: 'ada', change }])
+    // A page that is loaded again changes nothing.
+    await ratelimit.limit('user:1')
+    await get(location)
+    expect(await ratelimit.getRemaining('user:1')).toMatchObject({ remaining: 4 })
+    expect(actions).toHaveLength(1)
+  })
+
+  test('changes nothing before the answer, and nothing that is refused is handed on', async () => {
+    const { ratelimit } = limiterOf(database.db)
+    await ratelimit.limit('user:1', { rate: 2 })
+    const actions: DashboardAction[] = []
+    const { open, post } = browse({ api: ratelimit }, { onAction: (action) => void actions.push(action) })
+    const { id } = await open('api', 'user:1')
+    expect(await post('?limit=api', { id, do: 'reset' })).toMatchObject({ status: 200 })
+    for (const wrong of [
+      { id: '', do: 'reset' },
+      { id: 'AAAA', do: 'reset' },
+    ])
+      expect(await post('?limit=api', { ...wrong, sure: 'yes' })).toMatchObject({ status: 400 })
+    expect(await post('?limit=api', { id, do: 'block', for: '1h', sure: 'yes' })).toMatchObject({
+      status: 403,
+    })
+    expect(await ratelimit.getRemaining('user:1')).toMatchObject({ remaining: 3 })
+    expect(actions).toEqual([])
+  })
+
+  test('an error of onAction is thrown on, because who has done it is not written', async () => {
+    const { ratelimit } = limiterOf(database.db)
+    await ratelimit.limit('user:1', { rate: 2 })
+    const { act } = browse(
+      { api: ratelimit },
+      {
+        onAction: () => {
+          throw new Error('no log')
+        },
+      },
+    )
+    await expect(act('api', 'user:1', 'reset')).rejects.toThrow('no log')
+  })
+
+  test('blocks a key of a lockout for one of several times, and unblocks it', async () => {
+    const { ratelimit } = limiterOf(database.db, { limiter: lockout(5, '15m', { block: '1m' }), use: [] })
+    const { act, open } = browse({ logins: ratelimit })
+    expect((await open('logins', 'ada')).text).not.toMatch(/value="(reset|unblock)"/)
+    const { text } = await act('logins', 'ada', 'block', { for: '1d' })
+    expect(text).toContain('logins, ada: It is blocked for a day.')
+    expect(rowsIn(text)[0]?.[4]).toMatch(/^blocked, ends in 24 h/)
+    expect((await ratelimit.limit('ada')).retryAfter).toBeGreaterThan(86_300_000)
+    for (const wrong of ['', 'long', '2 days', '-1h', '30d'])
+      expect(await act('logins', 'ada', 'block', { for: wrong })).toMatchObject({ status: 400 })
+    expect((await act('logins', 'ada', 'unblock')).text).toContain('It is not blocked any more.')
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
+  })
+
+  test('blocks a key of another limit that has blocks, and keeps its count', async () => {
+    const { ratelimit } = limiterOf(database.db, { use: [blocks()] })
+    await ratelimit.limit('ada', { rate: 2 })
+    const { act } = browse({ api: ratelimit })
+    const { text } = await act('api', 'ada', 'block', { for: '1h' })
+    expect(rowsIn(text)[0]?.slice(0, 3)).toEqual(['api', '40 % 2', '0'])
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
+    await act('api', 'ada', 'unblock')
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 2 })
+  })
+
+  test('grants credits and takes them back, a form once', async () => {
+    const credits = new Credits({ db: database.db, prefix: newPrefix() })
+    const { act, open, post } = browse({ credits })
+    expect((await act('credits', 'org:1', 'grant', { amount: '250' })).text).toContain(
+      '250 credits were granted: it has 250.',
+    )
+    const { id } = await open('credits', 'org:1')
+    const { text } = await post('?limit=credits', { id, do: 'grant', amount: '50' })
+    const twice = [0, 1].map(() => post('?limit=credits', { ...fieldsIn(text), do: 'grant' }))
+    expect((await Promise.all(twice)).map(({ status }) => status)).toEqual([303, 303])
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 300 })
+    for (const amount of ['', '0', '-5', '1.5', 'all'])
+      expect(await act('credits', 'org:1', 'grant', { amount })).toMatchObject({ status: 400 })
+    expect((await act('credits', 'org:1', 'take back', { amount: '100' })).text).toContain('it has 200.')
+    expect((await act('credits', 'org:1', 'take back', { amount: '999' })).text).toContain('it has only 200.')
+    expect(await act('credits', 'org:1', 'reset')).toMatchObject({ status: 403 })
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 200 })
+  })
+
+  test('grants dated credits with an end, and takes a grant back', async () => {
+    const credits = new Credits({ db: database.db, prefix: newPrefix(), dated: true })
+    const { act } = browse({ credits })
+    await act('credits', 'org:1', 'grant', { amount: '250', expires: '7d' })
+    await act('credits', 'org:1', 'grant', { amount: '10', expires: 'never' })
+    const [first, second] = await credits.grants('org:1')
+    expect((first?.expires ?? 0) - (first?.granted ?? 0)).toBe(7 * 86_400_000)
+    expect(second).toMatchObject({ amount: 10, expires: Number.POSITIVE_INFINITY })
+    await credits.limit('org:1', { rate: 50 })
+    const { text } = await act('credits', 'org:1', 'take back', { held: first?.id ?? '' })
+    expect(text).toContain('200 credits were taken back.')
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 10 })
+  })
+
+  test('settles and releases reservations, also of dated credits and of hashed keys and names', async () => {
+    const { db } = database
+    const quota = new Quota({ db, limiter: five, prefix: newPrefix(), hashKeys: true })
+    const credits = new Credits({ db, prefix: newPrefix(), dated: true })
+    await credits.grant('org:1', 100, { id: 'gift' })
+    await credits.reserve('org:1', { rate: 40, id: 'job/7', expires: '1h' })
+    for (const id of ['job:1', 'job:2']) await quota.reserve('org:1', { rate: 2, id, expires: '1h' })
+    const { act } = browse({ quota, credits })
+    const [one, two] = await openReservations(db, { prefix: quota.prefix })
+    const settled = await act('quota', 'org:1', 'settle', { held: one?.id ?? '', cost: '1' })
+    expect(settled.question).toContain('<dt>Cost</dt><dd>1</dd>')
+    expect(settled.text).toContain('was settled with 1.')
+    expect(await quota.getRemaining('org:1')).toMatchObject({ used: 3 })
+    await act('quota', 'org:1', 'release', { held: two?.id ?? '' })
+    expect(await quota.getRemaining('org:1')).toMatchObject({ used: 1 })
+    expect(await act('quota', 'org:1', 'settle', { held: one?.id ?? '', cost: '2' })).toMatchObject({
+      status: 400,
+    })
+    expect(await act('quota', 'org:1', 'release', { held: 'none' })).toMatchObject({ status: 400 })
+    await act('credits', 'org:1', 'settle', { held: 'job/7', cost: '30' })
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 70 })
+  })
+})
