@@ -42,6 +42,16 @@ const shared = { comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' 
 /** Loading its own file would take a third of an import. */
 const SMALL = ['@lukeed/ms']
 
+/** What `top` draws with. Only the command needs it, so that no installation has it as a dependency. */
+const TERMINAL = [
+  'ansi-escapes',
+  'environment',
+  'string-width',
+  'get-east-asian-width',
+  'strip-ansi',
+  'ansi-regex',
+]
+
 /** temporal-polyfill has no CommonJS, which Jest and others need. */
 const ONLY_ESM = ['temporal-polyfill', 'temporal-utils']
 
@@ -106,8 +116,8 @@ export default defineConfig([
   {
     input: { ...entries, ...inputOf(bin) },
     platform: 'neutral',
-    external: (id) => isExternal(id, SMALL),
-    plugins: [licencesOf(SMALL)],
+    external: (id) => isExternal(id, [...SMALL, ...TERMINAL]),
+    plugins: [licencesOf([...SMALL, ...TERMINAL])],
     output: { ...shared, dir: 'dist', format: 'esm', codeSplitting: { groups: LAYERS } },
   },
   {

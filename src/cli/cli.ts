@@ -4,7 +4,7 @@ import { HELP } from './help.ts'
 import { init } from './init.ts'
 import { messagesOf, type Output, redact, safe } from './output.ts'
 import { storage } from './storage.ts'
-import { top } from './top.ts'
+import { top } from './top/top.ts'
 
 /** A command. It gets the arguments after its name, and returns the exit code. */
 type Command = (args: string[], output: Output) => Promise<number>

@@ -17,14 +17,17 @@ check [<url>]        Compare the tables in a database with the expected ones. Th
                      DATABASE_URL. Needs \`pg\` or \`postgres\`.
   --limits <module>  The module of \`top\`: also say which prefixes have live rows in the other table.
 
-top [<url>]          Show the keys that use most and are denied most, again and again in a terminal. Ctrl-C ends it.
-  --limits <module>  A JavaScript module. Its default export has for each prefix your Ratelimit, Quota or
-                     Credits, or an object with \`limiter\` or \`limiterOf\`, and \`durable\`.
+top [<url>]          Show the limits and the keys that are denied most and use most, again and again in a terminal:
+                     q ends it, the arrows move, and / searches. Elsewhere it prints once.
+  --limits <module>  A module. Its default export has for each prefix your Ratelimit, Quota or Credits, or an
+                     object with \`limiter\` or \`limiterOf\`, and \`durable\`. TypeScript is read by the \`tsx\` of
+                     the project, or by Node.
   --prefix <name>    Only this prefix. Can be repeated. Without --limits, only denials are shown.
   --top <number>     How many keys. Default: 10.
   --every <time>     Default: 2s.
   --since <time>     From when on denials count. Default: 1h.
   --once             Print once.
+  --json             Print once, as JSON.
 
 Options of all commands, the last one not of \`top\`; the first three are for tables that rateLimitTables(...) has declared:
   --schema <name>    Their Postgres schema. Default: public.

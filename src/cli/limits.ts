@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { handleIn } from '../kernel/engine/handles.ts'
 import type { OneLimitRows, PlanRows } from '../reports/usage.ts'
+import { loadModule } from './load-module.ts'
 
 /** A limit of the module that `--limits` names. */
 export interface ModuleLimit {
@@ -17,7 +17,7 @@ export interface ModuleLimit {
  * or `Credits`, or an object with `limiter` or `limiterOf`, and `durable`.
  */
 export async function limitsIn(module: string): Promise<ModuleLimit[]> {
-  const loaded = await import(pathToFileURL(resolve(module)).href)
+  const loaded = await loadModule(resolve(module))
   // A CommonJS module has its exports in `default` too.
   const given: unknown = loaded.default?.default ?? loaded.default
   if (typeof given !== 'object' || given === null) {

@@ -1,4 +1,6 @@
 import { printable } from '../kernel/tables/table-name.ts'
+import type { Line } from './top/table.ts'
+import type { Pressed, Size } from './top/view.ts'
 
 /** The output of a command. */
 export interface Output extends Pick<Console, 'log' | 'error'> {
@@ -6,11 +8,22 @@ export interface Output extends Pick<Console, 'log' | 'error'> {
   readonly screen?: Screen | undefined
 }
 
-/** A terminal whose text can be replaced. */
+/** A terminal that a command may take for itself. */
 export interface Screen {
-  clear(): void
-  /** Aborts when the user wants to stop. */
-  readonly signal: AbortSignal
+  size(): Size
+  /** Takes the whole terminal, until `close` brings back what was there before. */
+  open(listener: ScreenListener): void
+  /** Replaces what it shows, from the first row on. */
+  draw(lines: readonly Line[]): void
+  close(): void
+}
+
+/** Who is told what happens on a screen. */
+export interface ScreenListener {
+  pressed(key: Pressed): void
+  resized(): void
+  /** The process was asked to end. */
+  ended(): void
 }
 
 /** The messages of an error and its causes. The driver's error has details that the limiter's has not. */

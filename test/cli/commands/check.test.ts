@@ -69,7 +69,7 @@ test('names drizzle-kit’s filters, where a table is missing', async () => {
 
 test('says which limits have live rows in the table that they do not use', async () => {
   const database = await databaseWith(scriptOf(tableSql()), scriptOf(storageSql()))
-  const module = ['--limits', 'test/cli/commands/limits.ts']
+  const module = ['--limits', 'test/cli/commands/limits.js']
   expect(await check(database, ...module)).toContain('are as the limiter expects them')
   const insert = (table: string, prefix: string, key: string, expires: string) =>
     database.rows(`insert into ${table} (prefix, key, expires_at) values ($1, $2, ${expires})`, [prefix, key])

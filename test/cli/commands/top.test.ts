@@ -2,12 +2,12 @@ import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
-import type { Screen } from '../../../src/cli/output.ts'
+import type { Screen, ScreenListener } from '../../../src/cli/output.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 const database = useDatabase()
-const LIMITS = ['--limits', 'test/cli/commands/limits.ts']
+const LIMITS = ['--limits', 'test/cli/commands/limits.js']
 
 async function run(args: readonly string[], screen?: Screen) {
   const printed: string[] = []
@@ -15,6 +15,12 @@ async function run(args: readonly string[], screen?: Screen) {
   const code = await cli(args, { log: print, error: print, screen })
   return { code, printed, words: printed.join('\n').replaceAll(/ {2,}/g, ' ').split('\n') }
 }
+
+/** A screen for commands that must not take it. */
+const taken = () => {
+  throw new Error('It took the screen.')
+}
+const noScreen: Screen = { size: taken, open: taken, draw: taken, close: taken }
 
 beforeAll(async () => {
   const { db } = database
@@ -35,24 +41,27 @@ beforeAll(async () => {
   for (const each of handed) await each
 })
 
+/** The lines below the head, which has the time. */
+const TITLES = [' used left limit full in denied a second']
+
 describe('drizzle-ratelimit top', () => {
-  test('shows the keys that use most and are denied most, by the limits of a module', async () => {
-    const shown = ['--prefix', 'requests', '--prefix', 'exports']
+  test('shows the keys that use most and are denied most, and the limits by trouble', async () => {
+    const shown = ['--prefix', 'exports', '--prefix', 'requests']
     const { code, words } = await run(['top', database.url, ...LIMITS, ...shown])
     expect(code).toBe(0)
-    expect(words).toEqual([
-      'requests used left limit full in',
-      'user:1 5 0 5 60 min',
-      'user:2 5 0 5 60 min',
-      '�[31mred 1 4 5 60 min',
-      `${'😀'.repeat(47)}… 1 4 5 60 min`,
-      ' denied',
-      'user:1 2',
-      'user:2 1',
-      '',
-      'exports used left limit full in',
-      'paid:1 120 380 500 60 min',
-      'free:1 1 4 5 60 min',
+    const [first, second, ...lines] = words
+    expect(first).toMatch(/^\d\d:\d\d:\d\d \S+ \w+ on 127\.0\.0\.1$/)
+    expect(second).toMatch(/^3 denied since \d\d:00$/)
+    expect(lines).toEqual([
+      ...TITLES,
+      'requests 3',
+      ' user:1 5 0 5 60 min 2',
+      ' user:2 5 0 5 60 min 1',
+      ' �[31mred 1 4 5 60 min',
+      ` ${'😀'.repeat(22)}… 1 4 5 60 min`,
+      'exports 0',
+      ' paid:1 120 380 500 60 min',
+      ' free:1 1 4 5 60 min',
     ])
   })
 
@@ -64,36 +73,67 @@ describe('drizzle-ratelimit top', () => {
     await block(logins, 'eve', '1d')
     await logins.limit('bob')
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'logins'])
-    expect(words).toEqual([
-      'logins used left limit full in',
-      'eve 5 0 5 24 h blocked for 24 h',
-      'ada 5 0 5 60 min blocked for 60 min',
-      'bob 1 4 5 15 min',
+    expect(words.slice(2)).toEqual([
+      ...TITLES,
+      'logins 0',
+      ' eve 5 0 5 blocked 24 h',
+      ' ada 5 0 5 blocked 60 min',
+      ' bob 1 4 5 15 min',
     ])
   })
 
   test('shows some of the prefixes, and as many keys as asked', async () => {
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'requests', '--top', '1'])
-    expect(words).toEqual(['requests used left limit full in', 'user:1 5 0 5 60 min', ' denied', 'user:1 2'])
+    expect(words.slice(3)).toEqual(['requests 3', ' user:1 5 0 5 60 min 2'])
   })
 
   test('shows denials only, without a module', async () => {
-    const { words } = await run(['top', database.url, '--prefix', 'requests', '--prefix', 'exports'])
-    expect(words).toEqual(['requests denied', 'user:1 2', 'user:2 1', '', 'exports denied', ' nothing'])
+    const { words } = await run(['top', database.url, '--prefix', 'exports', '--prefix', 'requests'])
+    expect(words.slice(3)).toEqual(['requests 3', ' user:1 2', ' user:2 1', 'exports 0', ' nothing'])
   })
 
-  test('shows it again and again on a screen, until the user stops', async () => {
-    const stopping = new AbortController()
-    let times = 0
-    const clear = () => {
-      times++
-      if (times === 3) stopping.abort()
+  test('writes JSON for scripts', async () => {
+    const shown = ['--prefix', 'requests', '--top', '1', '--json']
+    const { printed } = await run(['top', database.url, ...LIMITS, ...shown], noScreen)
+    const number = expect.any(Number)
+    const key = { key: 'user:1', denials: 2, used: 5, remaining: 0, limit: 5, reset: number, isOther: false }
+    expect(JSON.parse(printed.join('\n'))).toEqual({
+      database: expect.stringMatching(/ on 127\.0\.0\.1$/),
+      at: number,
+      since: number,
+      limits: [{ prefix: 'requests', denials: 3, keys: [{ ...key, blockedUntil: null }] }],
+    })
+  })
+
+  test('shows it again and again on a screen, which it gives back when the user stops', async () => {
+    const shown: string[][] = []
+    let listener: ScreenListener | undefined
+    let isOpen = false
+    const screen: Screen = {
+      size: () => ({ columns: 80, rows: 24 }),
+      open: (given) => {
+        listener = given
+        isOpen = true
+      },
+      draw: (lines) => {
+        shown.push(lines.map(({ text }) => text))
+        if (shown.length === 4) listener?.pressed({ text: '/', name: '/' })
+        if (shown.length === 6) listener?.ended()
+      },
+      close: () => {
+        isOpen = false
+      },
     }
-    const screen = { clear, signal: stopping.signal }
     const { code, printed } = await run(['top', database.url, ...LIMITS, '--every', '1ms'], screen)
-    expect({ code, times, prints: printed.length }).toEqual({ code: 0, times: 3, prints: 3 })
-    expect((await run(['top', database.url, ...LIMITS, '--once'], screen)).printed).toHaveLength(1)
-    expect(times).toBe(3)
+    expect({ code, printed, isOpen, times: shown.length }).toEqual({
+      ...{ code: 0, printed: [], isOpen: false },
+      times: 6,
+    })
+    expect(shown[0]?.[0]).toBe('Reading …')
+    expect(shown[1]?.[1]).toMatch(/^3 denied since \d\d:00$/)
+    expect(shown[2]?.[1]).toMatch(/^3 denied since \d\d:00, 0 a second now$/)
+    expect(shown[4]?.at(-1)).toBe('/▏   ')
+    expect((await run(['top', database.url, ...LIMITS, '--once'], noScreen)).printed).toHaveLength(1)
   })
 
   test.each<[string, string[], string]>([
@@ -102,7 +142,7 @@ describe('drizzle-ratelimit top', () => {
     ['a module without limits', ['--limits', 'test/support/clock.ts'], 'no default export'],
     [
       'a limit that does not say its table',
-      ['--limits', 'test/cli/commands/untabled.ts'],
+      ['--limits', 'test/cli/commands/untabled.js'],
       '"requests" of --limits',
     ],
     ['no time', [...LIMITS, '--every', 'often'], '--every'],

@@ -2,8 +2,6 @@ import { Ratelimit } from '../../../src/index.ts'
 
 // A module for `drizzle-ratelimit top --limits` that does not say in which table the rows are.
 
-const limits: Readonly<Record<string, unknown>> = {
+export default {
   requests: { limiter: Ratelimit.fixedWindow(5, '1h') },
 }
-
-export default limits

@@ -10,12 +10,10 @@ const plans = { free: Ratelimit.fixedWindow(5, '1h'), paid: Ratelimit.fixedWindo
 const db = drizzle('postgres://unused')
 const limiter = Ratelimit.fixedWindow(500, '1h')
 
-const limits: Readonly<Record<string, unknown>> = {
+export default {
   requests: { limiter: Ratelimit.fixedWindow(5, '1h'), durable: false },
   logins: { limiter: lockout(5, '15m', { block: '1h' }), durable: false },
-  exports: { limiterOf: (key: string) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
+  exports: { limiterOf: (key) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
   tokens: new Quota({ db, limiter, prefix: 'tokens' }),
   calls: new Ratelimit({ db, limiter, prefix: 'calls' }),
 }
-
-export default limits
