@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { check } from './check.ts'
+import { check } from './check/check.ts'
 import { HELP } from './help.ts'
 import { init } from './init.ts'
 import { messagesOf, type Output, redact, safe } from './output.ts'

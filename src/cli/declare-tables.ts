@@ -5,7 +5,7 @@ import { declarationOf } from './declaration.ts'
 import type { Kit } from './kit.ts'
 import { type Place, placesIn } from './places.ts'
 import { isShipped, type TableNames } from './tables.ts'
-import { hasTables, tablesAfter } from './tables-after.ts'
+import { hasTables, limiterTablesIn, tablesAfter } from './tables-after.ts'
 
 /** A way to declare the tables: text for the end of a file. */
 export interface Addition extends Place {
@@ -32,10 +32,8 @@ export async function waysToDeclare(
 
 /** Refuses a schema with tables of the limiter whose names this command was not told. */
 function refuseOthers(sql: string): void {
-  const texts = sql.split(/(?=\bCREATE TABLE )/)
-  const others = texts.filter((text) => /"prev_count"[^;]*"last_refill"/.test(text))
-  if (others.length === 0) return
-  const names = others.flatMap((text) => [...tablesAfter(text).keys()]).toSorted()
+  const names = limiterTablesIn(sql)
+  if (names.length === 0) return
   throw new Error(
     `The schema has tables of the limiter with other names: ${names.join(', ')}. ` +
       'Name them by --schema, --ephemeral and --durable.',

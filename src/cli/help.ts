@@ -14,7 +14,10 @@ storage              Write a migration into the migrations folder of your drizzl
   --citus            Also distribute both tables by key, for limiters with \`citus()\`.
 
 check [<url>]        Compare the tables in a database with the expected ones. The default of the URL is
-                     DATABASE_URL. Needs \`pg\` or \`postgres\`.
+                     DATABASE_URL. Needs \`pg\` or \`postgres\`. If the tables have other names, it takes those of
+                     the Drizzle schema in your drizzle.config.
+  --fix              Print the migration that removes the differences.
+  --json             Print { tables, differences, notes }.
   --limits <module>  The module of \`top\`: also say which prefixes have live rows in the other table.
 
 top [<url>]          Show the limits and the keys that are denied most and use most, again and again in a terminal:
@@ -37,4 +40,4 @@ Options of all commands, the last one not of \`top\`; the first three are for ta
 
 --help, --version
 
-Exit code: 0 success, 1 differences, 2 failure.`
+Exit code: 0 success, 1 differences of \`check\`, 2 failure. Notes of \`check\` are no differences.`

@@ -35,6 +35,13 @@ export function hasTables(
   return all.has(qualifiedName(ephemeral)) && all.has(qualifiedName(durable))
 }
 
+/** The tables that this SQL makes with the columns of the limiter's, each as `schema.name`. */
+export function limiterTablesIn(sql: string): string[] {
+  const texts = sql.split(/(?=\bCREATE TABLE )/)
+  const own = texts.filter((text) => /"prev_count"[^;]*"last_refill"/.test(text))
+  return own.flatMap((text) => [...tablesAfter(text).keys()]).toSorted()
+}
+
 /** Postgres reads a name without quotes as lower case. */
 function wordsIn(names = ''): string[] {
   const words = names.match(new RegExp(WORD, 'g')) ?? []

@@ -204,7 +204,8 @@ test('check by postgres.js, if pg is not there', async () => {
   const { code, printed } = await project.run('drizzle-ratelimit', 'check')
   expect({ code, printed }).toEqual({ code: 1, printed: expect.stringContaining('2 differences.') })
   expect(printed).toContain('rate_limit_durable is missing')
-  expect(printed).toContain('    CREATE TABLE IF NOT EXISTS "rate_limit_durable" (')
+  const { printed: fix } = await project.run('drizzle-ratelimit', 'check', '--fix')
+  expect(fix).toContain('\nCREATE TABLE IF NOT EXISTS "rate_limit_durable" (\n')
 })
 
 test('tables in another Postgres schema are pointed out', async () => {
@@ -214,6 +215,17 @@ test('tables in another Postgres schema are pointed out', async () => {
   const project = await createProject(installed['0.45'], {}, database.url)
   const { printed } = await project.run('drizzle-ratelimit', 'check')
   expect(printed).toContain('add --schema limits')
+  // Names in the project's schema need no options.
+  await project.write(
+    'schema.ts',
+    `import { pgSchema } from 'drizzle-orm/pg-core'
+    import { rateLimitTables } from 'drizzle-ratelimit/schema'
+    export const schema = pgSchema('own')
+    export const { ephemeral, durable } = rateLimitTables({ schema })`,
+  )
+  await project.write('drizzle.config.ts', CONFIG)
+  const declared = await project.run('drizzle-ratelimit', 'check')
+  expect(declared).toEqual({ code: 1, printed: expect.stringContaining('own.rate_limit_durable is missing') })
   const { printed: looked } = await project.run('drizzle-ratelimit', 'check', '--schema', 'limits')
   expect(looked).toContain('limits.rate_limit_ephemeral has no column prefix')
   expect(looked).not.toContain('--schema')

@@ -1,13 +1,13 @@
 import { sql } from 'drizzle-orm'
-import type { RateLimitTables } from '../../schema/index.ts'
-import type { Database } from '../kernel/database/database.ts'
-import { execute } from '../kernel/database/run.ts'
-import { tableShapeOf } from '../kernel/tables/ddl.ts'
-import { printable } from '../kernel/tables/table-name.ts'
-import { optionOf } from './output.ts'
-import { qualifiedName } from './tables.ts'
+import type { RateLimitTables } from '../../../schema/index.ts'
+import type { Database } from '../../kernel/database/database.ts'
+import { execute } from '../../kernel/database/run.ts'
+import { tableShapeOf } from '../../kernel/tables/ddl.ts'
+import { printable } from '../../kernel/tables/table-name.ts'
+import { optionOf } from '../output.ts'
+import { qualifiedName } from '../tables.ts'
 
-type TableKind = 'ephemeral' | 'durable'
+export type TableKind = 'ephemeral' | 'durable'
 const TABLE_KINDS: readonly TableKind[] = ['ephemeral', 'durable']
 
 /** A table that looks like one of the limiter's: it has the columns or the name. */
@@ -18,21 +18,21 @@ interface Similar {
   readonly kind: TableKind | undefined
 }
 
-/** One sentence for each place that has tables like the missing ones, with the options that name them. */
-export async function elsewhere(db: Database, tables: RateLimitTables): Promise<string[]> {
+/** Whether a table is missing, and a sentence for each place that has others like it, with their options. */
+export async function elsewhere(
+  db: Database,
+  tables: RateLimitTables,
+): Promise<{ readonly isMissing: boolean; readonly sentences: readonly string[] }> {
   const all = await similarTables(db, tables)
   const checked = TABLE_KINDS.map((kind) => qualifiedName(tables[kind]))
   const isChecked = ({ schema, name }: Similar) => checked.includes(`${schema}.${name}`)
-  if (checked.every((name) => all.some((each) => `${each.schema}.${each.name}` === name))) return []
+  if (checked.every((name) => all.some((each) => `${each.schema}.${each.name}` === name))) {
+    return { isMissing: false, sentences: [] }
+  }
   const others = all.filter((each) => !isChecked(each))
   const schemas = [...new Set(others.map(({ schema }) => schema))]
-  return schemas.map((schema) =>
-    sentenceOf(
-      schema,
-      others.filter((each) => each.schema === schema),
-      tables,
-    ),
-  )
+  const inSchema = (schema: string) => others.filter((each) => each.schema === schema)
+  return { isMissing: true, sentences: schemas.map((each) => sentenceOf(each, inSchema(each), tables)) }
 }
 
 function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimitTables): string {
@@ -49,7 +49,8 @@ function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimit
   return `The schema ${printable(schema)} has tables like these, ${names}: add ${options.join(' ')}.`
 }
 
-async function similarTables(db: Database, { ephemeral, durable }: RateLimitTables): Promise<Similar[]> {
+async function similarTables(db: Database, tables: RateLimitTables): Promise<Similar[]> {
+  const { ephemeral, durable } = tables
   const columns = tableShapeOf(ephemeral).columns.map(({ name }) => name)
   const names = [ephemeral, durable].map((table) => tableShapeOf(table).name)
   const list = (texts: readonly string[]) =>
@@ -69,15 +70,11 @@ async function similarTables(db: Database, { ephemeral, durable }: RateLimitTabl
   return rows.map(({ schema, name, unlogged }) => ({
     schema: String(schema),
     name: String(name),
-    kind: tableKindOf(String(name), unlogged === true, names),
+    kind: unlogged === true ? 'ephemeral' : tableKindOf(String(name), tables),
   }))
 }
 
-function tableKindOf(
-  name: string,
-  isUnlogged: boolean,
-  [ephemeral, durable]: readonly string[],
-): TableKind | undefined {
-  if (isUnlogged || name === ephemeral || name.includes('ephemeral')) return 'ephemeral'
-  return name === durable || name.includes('durable') ? 'durable' : undefined
+/** What a name says about a table. */
+export function tableKindOf(name: string, tables: RateLimitTables): TableKind | undefined {
+  return TABLE_KINDS.find((kind) => name === tableShapeOf(tables[kind]).name || name.includes(kind))
 }

@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm'
-import type { RateLimitTables } from '../../schema/index.ts'
-import type { Database } from '../kernel/database/database.ts'
-import { execute } from '../kernel/database/run.ts'
-import { tableShapeOf } from '../kernel/tables/ddl.ts'
-import { limitsIn } from './limits.ts'
+import type { RateLimitTables } from '../../../schema/index.ts'
+import type { Database } from '../../kernel/database/database.ts'
+import { execute } from '../../kernel/database/run.ts'
+import { tableShapeOf } from '../../kernel/tables/ddl.ts'
+import { limitsIn } from '../limits.ts'
 
 /**
  * Says which limits of a module have live rows in the table that they do not use, such as those of a limit that
