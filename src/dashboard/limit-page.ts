@@ -50,7 +50,8 @@ function pageOf({ asked }: Looking, list: string): number {
   return Number.isSafeInteger(page) && page > 0 && page < 1e6 ? page : 1
 }
 
-async function denied(limit: Limit, now: number, looking: Looking): Promise<Html> {
+async function denied(limit: Limit, now: number, looking: Looking): Promise<Html | undefined> {
+  if (!limit.canCount) return undefined
   if (!limit.isCounted)
     return html`<p class="faint">Denials are not counted. Give the limiter <code>use: [countDenials()]</code> to see whom it denies.</p>`
   const { times, asked } = looking
@@ -73,7 +74,7 @@ async function denied(limit: Limit, now: number, looking: Looking): Promise<Html
   )
   return html`<section aria-labelledby="denied"><h2 id="denied">Denied most</h2>
 <p>${title}, by the hour. ${inDigits(hours.at(-1)?.denials ?? 0)} this hour.</p>
-${chart(bars, title)}
+${sum > 0 ? chart(bars, title) : undefined}
 <p>Keys denied in${choices}</p>
 ${rows.length === 0 ? html`<p class="faint">No key was denied.</p>` : table([{ name: 'Key' }, { name: 'Denials' }], rows)}
 ${rows.length === 0 ? undefined : pager(at, total, (to) => `${hrefWith(looking, { denied: to })}#denied`)}</section>`

@@ -47,6 +47,8 @@ export class Limit {
   readonly isHashed: boolean
   /** Whether denials are counted. */
   readonly isCounted: boolean
+  /** Whether they could be: what is no limiter has no `use`. */
+  readonly canCount: boolean
   readonly checker: Checker
   /** Undefined if the object shows rows of its own only. */
   readonly #rows: Rows | undefined
@@ -73,6 +75,7 @@ export class Limit {
     this.prefix = rows.namespace.prefix
     this.isHashed = terms.hash !== undefined
     this.isCounted = terms.layers.some((layer) => layer.name === 'denials')
+    this.canCount = handle !== undefined
     this.checker = checker
     this.#rows = handle && { handle, limiterOf: planned?.limiterOf }
     this.#load = async () => (await shown?.load()) ?? {}

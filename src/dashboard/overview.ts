@@ -6,7 +6,7 @@ import { type Html, html } from './html.ts'
 import { href, type Looking, page } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { searchForm } from './search.ts'
-import { table } from './table.ts'
+import { type Cell, table } from './table.ts'
 
 /** A limit as the overview shows it. */
 interface Row {
@@ -39,7 +39,7 @@ export async function overviewPage(
     { name: 'Denied in 24 hours' },
     { name: 'Held now', isText: true },
   ] as const
-  const hasChart = rows.some(({ limit }) => limit.isCounted)
+  const hasCounts = rows.some(({ limit }) => limit.isCounted)
   return page(
     { title: 'Limits', head: html`<h1>Limits</h1>` },
     html`${searchForm(undefined, token)}
@@ -48,7 +48,7 @@ ${table(
   columns,
   rows.map((row) => cells(row, most, looking)),
 )}
-<p class="faint">${hasChart ? html`The bars have one scale: the highest is ${counted(most, 'denial')} in an hour. ` : html`Give limiters <code>use: [countDenials()]</code> to see what they deny. `}Outages are those that this process has seen.</p>`,
+<p class="faint">${most > 0 ? html`The bars have one scale: the highest is ${counted(most, 'denial')} in an hour. ` : undefined}${hasCounts ? undefined : html`Give limiters <code>use: [countDenials()]</code> to see what they deny. `}Outages are those that this process has seen.</p>`,
     looking,
   )
 }
@@ -89,24 +89,33 @@ function byTrouble(one: Row, other: Row): number {
   return (others[place] ?? 0) - (own[place] ?? 0)
 }
 
-function cells(row: Row, most: number, { times }: Looking) {
-  const { limit, rule, full, isCut, held, hours, error } = row
-  const { isCounted, name } = limit
-  const sum = hours.reduce((before, each) => before + each.denials, 0)
-  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
+function cells(row: Row, most: number, looking: Looking): Cell[] {
+  const { limit, rule, full, isCut, held, error } = row
+  const first = html`<a href="${href({ limit: limit.name })}">${limit.name}</a><small>${rule}</small>${outageOf(limit, error)}`
+  if (error !== undefined) return [first, undefined, undefined, undefined, undefined]
   const shown = held.filter(([, count]) => count > 0)
   return [
-    html`<a href="${href({ limit: name })}">${name}</a><small>${rule}</small>${outageOf(limit, error)}`,
-    error === undefined ? number(full, isCut) : undefined,
-    isCounted && error === undefined ? number(hours.at(-1)?.denials ?? 0) : undefined,
-    isCounted && error === undefined
-      ? html`<span>${sparkline(bars, most, `Denials of ${name} in each of 24 hours, ${inDigits(sum)} in all`)}${inDigits(sum)}</span>`
-      : undefined,
+    first,
+    number(full, isCut),
+    ...deniedCells(row, most, looking),
     shown.length === 0
       ? undefined
       : html`<span>${shown.map(([title, count]) => html`<span class="held">${title}: ${count > MOST ? `${MOST}+` : count}</span>`)}</span>`,
   ]
 }
+
+function deniedCells({ limit, hours }: Row, most: number, { times }: Looking): Cell[] {
+  if (!limit.isCounted) return [limit.canCount ? NOT_COUNTED : undefined, undefined]
+  const sum = hours.reduce((before, each) => before + each.denials, 0)
+  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
+  const title = `Denials of ${limit.name} in each of 24 hours, ${inDigits(sum)} in all`
+  return [
+    number(hours.at(-1)?.denials ?? 0),
+    html`<span>${sum > 0 ? sparkline(bars, most, title) : undefined}${inDigits(sum)}</span>`,
+  ]
+}
+
+const NOT_COUNTED = html`<span class="faint">not counted</span>`
 
 function number(count: number, isCut = false): Html {
   return html`<span class="${count > 0 ? 'bad' : 'faint'}">${inDigits(count)}${isCut ? '+' : ''}</span>`

@@ -35,8 +35,8 @@ describe('the list of limits', () => {
     expect(rowsIn(text).map((row) => row.slice(0, 4))).toEqual([
       ['much 5 in 1 h', '0', '3', '11'],
       ['little 5 in 1 h', '0', '1', '1'],
-      ['full 5 in 1 h', '1', '', ''],
-      ['calm 5 in 1 h', '0', '', ''],
+      ['full 5 in 1 h', '1', 'not counted', ''],
+      ['calm 5 in 1 h', '0', 'not counted', ''],
     ])
     expect(text).toContain('the highest is 8 denials in an hour')
     const heights = [...text.matchAll(/: (\d+)<\/title>.*\n<rect x[^>]*height="([\d.]+)"/g)].map(

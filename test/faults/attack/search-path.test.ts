@@ -8,10 +8,12 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { balance } from '../../../src/credits/balance.ts'
 import { Credits } from '../../../src/credits/index.ts'
+import type { DashboardOptions } from '../../../src/dashboard/index.ts'
 import { checkTables, limitAll, Ratelimit, rateLimitDurable, rateLimitTables } from '../../../src/index.ts'
 import type { Limiter } from '../../../src/kernel/limits/algorithm.ts'
 import { closePeriods, Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
+import { browse } from '../../dashboard/routes/browse.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -91,6 +93,7 @@ async function callEverything(round: string): Promise<void> {
         for (const key of ['one', 'two', 'three']) await credits.grant(key, 100)
       }
       await callMethods(ratelimit, isBalance(name))
+      await openPages({ limit: ratelimit, planned: { ratelimit, limiterOf: () => limiter } }, isBalance(name))
     }
     await readRows(prefix, limiter, isBalance(name))
   }
@@ -125,6 +128,7 @@ async function callEverything(round: string): Promise<void> {
     if (lease.success) expect(await lease[free]()).toBe(true)
     if (lease.success) await lease.release()
   }
+  await openPages({ logins, slots })
   await listDenied(`${round} denials`)
   expect(await checkTables(db())).toEqual([])
   const tables = rateLimitTables({ schema: pgSchema(`own_${round}`) })
@@ -160,6 +164,7 @@ async function callCredits(prefix: string): Promise<void> {
     { rate: 11 },
   )
   if (spent.success) await spent.release()
+  await openPages({ credits })
   await credits.grants('one')
   await credits.voidGrant('one', 'stays')
 }
@@ -173,6 +178,19 @@ async function listDenied(prefix: string): Promise<void> {
   await counting.limit('one')
   for (const each of handed) await each
   expect(await denied({ db: db(), prefix, durable: false })).toEqual([{ key: 'one', denials: 1 }])
+  await openPages({ counting })
+}
+
+/** Opens the pages of limits for operators. */
+async function openPages(limiters: DashboardOptions['limiters'], isPrepaid = false): Promise<void> {
+  const { planned: _, ...credits } = limiters
+  const { get, open, post } = browse(isPrepaid ? credits : limiters)
+  expect((await get()).text).not.toContain('DATABASE')
+  for (const name of Object.keys(isPrepaid ? credits : limiters)) {
+    const search = await post(`?limit=${name}`, { key: 'o', do: 'search' })
+    const pages = [await get(`?limit=${name}`), await get(search.location), await open(name, 'one')]
+    expect(pages.map(({ status }) => status)).toEqual([200, 200, 200])
+  }
 }
 
 async function callMethods(ratelimit: Quota, balance: boolean): Promise<void> {
