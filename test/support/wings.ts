@@ -10,6 +10,7 @@ export const WINGS = [
   'kysely',
   'ledger',
   'lockout',
+  'members',
   'otel',
   'prefetch',
   'quota',

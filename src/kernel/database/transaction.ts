@@ -92,8 +92,8 @@ const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'PrismaPgSes
 function notBegun(db: Database, cause: Error): RatelimitError {
   if (sessionOf(db, WITHOUT_TRANSACTIONS)) {
     const message =
-      'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
-      'are those with a ledger, schedule with once, late settlements with grace, and with citus() new keys, ' +
+      'This call needs a driver with interactive transactions, and this driver has none. So do a ledger, ' +
+      'new members, schedule with once, late settlements with grace, and with citus() new keys, ' +
       'rows on several shards, and resets of buckets with initialTokens.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }

@@ -49,6 +49,7 @@ export const ROWS = {
     hasPeriods: false,
   },
   slot: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+  member: { columns: ['count', 'windowStart', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
 } as const
 
 /** The columns of an algorithm's rows. */

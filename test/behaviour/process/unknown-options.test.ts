@@ -21,6 +21,7 @@ import {
   rateLimitTables,
   storageSql,
 } from '../../../src/index.ts'
+import { Members } from '../../../src/members/index.ts'
 import { instrument } from '../../../src/otel.ts'
 import * as quota from '../../../src/quota/index.ts'
 import { closePeriods, openReservations, settleExpired } from '../../../src/quota/index.ts'
@@ -50,6 +51,8 @@ const route = () => ({ ratelimit: ours(), key })
 const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
 const slots = (options: object = {}): Untyped =>
   new Semaphore({ db: database.db, limit: 1000, lease: '1m', prefix: 'unknown slots', ...options })
+const members = (options: object = {}): Untyped =>
+  new Members({ db: database.db, limit: 5, prefix: 'unknown members', ...options })
 const credits = (options: object = {}): Untyped =>
   new Credits({ db: database.db, dated: true, prefix: 'unknown credits', ...options } as CreditsConfig)
 const balance = () => credits({ dated: false })
@@ -85,6 +88,11 @@ const ENTRIES: readonly Entry[] = [
   ['the constructor of a Semaphore', (more) => slots(more)],
   ['acquire', (more) => slots().acquire('key', more)],
   ['holders', (more) => slots().holders('key', more)],
+  ['the constructor of Members', (more) => members(more)],
+  ['add', (more) => members().add('key', 'member', more)],
+  ['remove', (more) => members().remove('key', 'member', more)],
+  ['has', (more) => members().has('key', 'member', more)],
+  ['list', (more) => members().list('key', more)],
   ['extend', async (more) => (await slots().acquire('key')).extend(more)],
   ['release of a lease', async (more) => (await slots().acquire('key')).release(more)],
   ['the constructor of Credits', (more) => credits({ dated: false, ...more })],

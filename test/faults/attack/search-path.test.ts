@@ -2,6 +2,7 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import { alias, pgSchema } from 'drizzle-orm/pg-core'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout, unblock } from 'drizzle-ratelimit/lockout'
+import { Members } from 'drizzle-ratelimit/members'
 import { denied, remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import pg from 'pg'
@@ -115,6 +116,15 @@ async function callEverything(round: string): Promise<void> {
     const turn = await schedule(line, 'one', { rate, within: '1m' })
     if (turn.success) await turn.cancel()
   }
+  const once = { id: 'once', for: '1d' } as const
+  await schedule(line, 'six', { within: '1m', once })
+  const turn = await schedule(line, 'six', { within: '1m', once })
+  if (turn.success) await turn.cancel()
+  const devices = new Members({ db: db(), prefix: `${round} members`, limit: 1, window: '1m' })
+  for (const member of ['a', 'b', 'a']) await devices.add('one', member)
+  await devices.has('one', 'a')
+  await devices.list('one')
+  await devices.remove('one', 'a')
   const starts = ['one', 'two', 'three'].map((key) => schedule(line, key, { within: '1m' }))
   await Promise.all((await Promise.all(starts)).map((turn) => turn.success && turn.cancel()))
   const together = await Promise.all(['three', 'four', 'five'].map((key) => slots.acquire(key)))

@@ -1,0 +1,128 @@
+import { and, type SQL, sql } from 'drizzle-orm'
+import type { Statement } from '../../kernel/database/statement.ts'
+import { builder, chain, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
+import { exact, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
+import { insertRow, NO_STATE, newRows } from '../../kernel/sql/rows.ts'
+import { clockOf, endOf, expiryOf, isMember, type MembersSource, rowsOfKey, seenIn } from './rows.ts'
+
+const ROWS = name('ratelimit_rows')
+const CLOCK = name('ratelimit_clock')
+const COUNTED = name('ratelimit_counted')
+const DECIDED = name('ratelimit_decided')
+
+/** The statement that locks the head of a key, and makes it if it is missing. */
+export function lockStatement(source: MembersSource): Statement {
+  const { table } = source
+  const parameters = new Parameters()
+  const now = clockOf(source, parameters)
+  const row = {
+    ...addedAt(now, sql<number>`0`),
+    expiresAt: toColumn('expiresAt', expiryOf(now, parameters)),
+  }
+  const rows = newRows(parameters.text('prefix'), parameters.text('head'), row, sql`(select) as one`)
+  return parameters.render(insertRow(table, rows, 'lock'))
+}
+
+/** The state of a row that is written now. The head counts nobody. */
+function addedAt(now: SQL<number>, count: SQL<number>) {
+  const state = { count: toColumn('count', count), windowStart: toColumn('windowStart', now) }
+  return { ...NO_STATE, ...state, lastRefill: toColumn('lastRefill', now) }
+}
+
+/**
+ * The statement that adds a member to a key whose head is locked. It locks the other members too, because one
+ * of them may be added again at this moment, and reads the clock after that.
+ */
+export function addStatement(source: MembersSource): Statement {
+  const { table } = source
+  const parameters = new Parameters()
+  const [prefix, head, own] = [parameters.text('prefix'), parameters.text('head'), parameters.text('key')]
+  const limit = parameters.number('limit')
+  const now = name('now')
+  const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen
+    from ${table} where ${rowsOfKey(table, parameters)} order by ${table.key} for update`
+  const counted = sql`select * from (select key, ${endOf(healed(parameters), parameters)} as ends, now from ${ROWS} cross join ${CLOCK}) as each
+    where key <> ${head} and ends > now`
+  const others = sql`select * from ${COUNTED} where key <> ${own}`
+  const decided = sql`select now, others, known, (select ends from (${others}) as other order by ends
+      offset greatest(others - ${limit}, 0::float8)::bigint limit 1) as frees, known or others < ${limit} as fits
+    from (select now, (select count(*) from (${others}) as other)::float8 as others,
+      exists (select from ${COUNTED} where key = ${own}) as known from ${CLOCK}) as found`
+  const row = {
+    ...addedAt(now, sql<number>`case when written.key = ${own} then 1 else 0 end`),
+    expiresAt: toColumn('expiresAt', expiryOf(now, parameters)),
+  }
+  // Only a new member changes how many others may come.
+  const from = sql`${DECIDED} cross join (values (${own}), (${head})) as written (key) where fits and (written.key = ${own} or not known)`
+  const written = builder
+    .insert(table)
+    .select(newRows(prefix, sql`written.key`, row, from))
+    .onConflictDoUpdate({
+      target: [table.prefix, table.key],
+      set: {
+        count: sql`excluded.count`,
+        windowStart: sql`case when (select known from ${DECIDED}) then ${table.windowStart} else excluded.window_start end`,
+        lastRefill: sql`excluded.last_refill`,
+        expiresAt: sql`greatest(${table.expiresAt}, excluded.expires_at)`,
+      },
+    })
+    .returning({ key: table.key })
+  return parameters.render(
+    chain(
+      [
+        link('ratelimit_rows', locked),
+        link(
+          'ratelimit_clock',
+          sql`select ${clockOf(source, parameters)} as now from (select count(*) from ${ROWS}) as locked`,
+        ),
+        link('ratelimit_counted', counted),
+        link('ratelimit_decided', decided),
+        link('ratelimit_written', written),
+      ],
+      sql`select ${exact(now, sql`others`, sql`coalesce(frees, 0::float8)`)} as numbers, known, fits from ${DECIDED}`,
+    ),
+  )
+}
+
+/**
+ * The statement that adds a member again that counts. It takes nobody's place, so it locks nothing but its row.
+ * It reads the clock when it has that lock: what waited for the lock before may have given the place away. It
+ * has no answer if the member does not count.
+ */
+export function renewStatement(source: MembersSource): Statement {
+  const { table } = source
+  const parameters = new Parameters()
+  const own = parameters.text('key')
+  const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen
+    from ${table} where ${and(isTheRow(table, parameters, own), isMember(table))} for update`
+  const decided = sql`select key, greatest(${healed(parameters)}, now) as now from (
+      select key, seen, ${clockOf(source, parameters)} as now from ${ROWS}
+    ) as timed where ${endOf(healed(parameters), parameters)} > now`
+  const next = {
+    lastRefill: toColumn('lastRefill', name('now', 'decided')),
+    expiresAt: sql`greatest(${table.expiresAt}, ${toColumn('expiresAt', expiryOf(name('now', 'decided'), parameters))})`,
+  }
+  const renewed = builder
+    .update(table)
+    .set(next)
+    .from(sql`${DECIDED} as decided`)
+    .where(isDecidedRow(table, parameters, sql`decided.key`))
+    .returning({ now: sql`decided.now`.as('now') })
+  const others = sql`select count(*)::float8 from ${table} where ${rowsOfKey(table, parameters)}
+    and ${table.key} not in (${own}, ${parameters.text('head')}) and ${endOf(seenIn(table, name('now'), parameters), parameters)} > now`
+  return parameters.render(
+    chain(
+      [
+        link('ratelimit_rows', locked),
+        link('ratelimit_decided', decided),
+        link('ratelimit_renewed', renewed),
+      ],
+      sql`select ${exact(name('now'), sql`(${others})`)} as numbers from ratelimit_renewed`,
+    ),
+  )
+}
+
+/** When a locked member was added last. A time that the clock cannot have shown yet heals to now. */
+function healed(parameters: Parameters) {
+  return sql<number>`case when seen - now > ${parameters.number('windowMs')} then now else seen end`
+}
