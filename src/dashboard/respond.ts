@@ -4,7 +4,7 @@ import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { limitPage } from './limit-page.ts'
-import { keyIn, type NamedKey, sealable } from './links.ts'
+import { keyIn, sealable } from './links.ts'
 import { overviewPage } from './overview.ts'
 import type { Seals } from './seal.ts'
 import { Times } from './times.ts'
@@ -60,10 +60,12 @@ export async function respond(asked: Asked): Promise<Answer> {
   const times = new Times(viewer.timeZone ?? 'UTC', now)
   const looking: Looking = { times, now, asked: searchParams, seal: (text) => seals.seal(text) }
   const token = await tokens.tokenFor(viewer.id)
-  const key = await keyOf(searchParams, seals)
-  if (key === NO_KEY) return refused(404, 'This address names no key. It may be of another secret.')
-  if (key) {
-    const id = await seals.seal(sealable(key))
+  const [given, id] = [searchParams.get('key'), searchParams.get('id')]
+  // A link of the application has the key as it is. No address of the page has it.
+  if (given !== null) return openedAt(given, limit, seals)
+  if (id !== null) {
+    const key = keyIn(await seals.open(id))
+    if (!key) return refused(404, 'This address names no key. It may be of another secret.')
     const said = await seals.open(searchParams.get('said') ?? '')
     const shown = { key, limits: [...limits.values()], above: limit, said: saidIn(said) }
     return shownAs(await keyPage(shown, { token, id, allow: viewer.allow ?? [] }, looking))
@@ -73,13 +75,10 @@ export async function respond(asked: Asked): Promise<Answer> {
   return shownAs(await limitPage(limit, part, looking, token))
 }
 
-const NO_KEY = 'no key'
-
-/** The key that an address names: sealed, as the page does, or as it is, for links of the application. */
-async function keyOf(asked: URLSearchParams, seals: Seals): Promise<NamedKey | undefined | typeof NO_KEY> {
-  const [id, text] = [asked.get('id'), asked.get('key')]
-  if (id !== null) return keyIn(await seals.open(id)) ?? NO_KEY
-  return text === null ? undefined : { text, isHash: false }
+/** The address of a key that was given as it is. */
+async function openedAt(text: string, limit: Limit | undefined, seals: Seals): Promise<Answer> {
+  if (text === '') return refused(400, 'Which key?')
+  return { location: href({ limit: limit?.name, id: await seals.seal(sealable({ text, isHash: false })) }) }
 }
 
 /** Answers a form: it finds keys, asks whether to do something, or does it. */
@@ -95,12 +94,7 @@ async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
   if (action === 'search' && limit) {
     return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
   }
-  if (action === 'open') {
-    // It throws for what can be no key.
-    await (limit ?? [...asked.limits.values()][0])?.stored(typed)
-    const id = await seals.seal(sealable({ text: typed, isHash: false }))
-    return typed === '' ? refused(400, 'Which key?') : { location: href({ limit: limit?.name, id }) }
-  }
+  if (action === 'open') return openedAt(typed, limit, seals)
   return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
 }
 

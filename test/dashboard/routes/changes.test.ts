@@ -47,7 +47,13 @@ describe('a key', () => {
   test('can be named as it is by links of the application', async () => {
     const { ratelimit } = limiterOf(database.db)
     await ratelimit.limit('user:1', { rate: 2 })
-    expect(rowsIn((await browse({ api: ratelimit }).get('?key=user:1')).text)[0]?.[1]).toBe('40 % 2')
+    const { get } = browse({ api: ratelimit })
+    const { status, location } = await get('?key=user:1')
+    expect([status, location.replace(/id=[\w-]+$/, 'id=')]).toEqual([303, '?id='])
+    const { text } = await get(location)
+    expect(rowsIn(text)[0]?.[1]).toBe('40 % 2')
+    expect(text).not.toMatch(/(href|action)="[^"]*user/)
+    expect(await get('?key=')).toMatchObject({ status: 400 })
   })
 
   test('of an address that no page has made is not there', async () => {
