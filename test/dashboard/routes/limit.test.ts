@@ -4,6 +4,7 @@ import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { block } from '../../../src/lockout/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
+import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { browse, limiterOf, newPrefix, rowsIn } from './browse.ts'
 
@@ -30,7 +31,7 @@ describe('the page of a limit', () => {
   })
 
   test('lists the keys that were denied most, since an hour, a day or a week', async () => {
-    const { ratelimit, written } = limiterOf(database.db)
+    const { ratelimit, written } = limiterOf(database.db, { clock: new TestClock().now })
     for (let i = 0; i < 7; i++) await ratelimit.limit('user:1')
     for (let i = 0; i < 6; i++) await ratelimit.limit('user:2')
     await written()
@@ -121,7 +122,7 @@ describe('the page of a limit', () => {
 
   test('lists who is blocked and until when, whatever they have used', async () => {
     const { ratelimit: api } = limiterOf(database.db, { use: [blocks()] })
-    const { ratelimit: logins } = limiterOf(database.db, { limiter: lockout(2, '15m', { block: '1m' }) })
+    const { ratelimit: logins } = limiterOf(database.db, { limiter: lockout(2, '15m', { block: '1h' }) })
     await block(api, 'later', '2d')
     await block(api, 'sooner', '1h')
     await logins.limit('failing', { rate: 2 })
@@ -137,7 +138,7 @@ describe('the page of a limit', () => {
       ['later', 'in 48 h'],
     ])
     expect(await blocked('logins')).toEqual([
-      ['failing', 'in 60 s'],
+      ['failing', 'in 60 min'],
       ['by hand', 'in 5 h'],
     ])
   })
