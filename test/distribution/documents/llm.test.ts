@@ -9,7 +9,7 @@ import {
   wrapLanguageModel,
 } from 'ai'
 import { MockLanguageModelV3 } from 'ai/test'
-import type { RatelimitConfig } from 'drizzle-ratelimit'
+import type { Ratelimit, RatelimitConfig } from 'drizzle-ratelimit'
 import { openReservations, type Quota, type QuotaConfig } from 'drizzle-ratelimit/quota'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { db, QuotaExceeded } from '../../support/docs-app.ts'
@@ -52,7 +52,7 @@ type Chat = (
   signal: AbortSignal,
 ) => Promise<ReadableStream<{ readonly data: string }>>
 
-const NAMES = ['meter', 'sdk', 'fetch']
+const NAMES = ['meter', 'sdk', 'fetch', 'batch']
 let folder: string
 let meter: Meter
 let metered: (org: string) => LanguageModelMiddleware
@@ -405,4 +405,42 @@ test('fetch: the events, and what they cost', async () => {
   } finally {
     fetch.mockRestore()
   }
+})
+
+interface Batch {
+  readonly requests: Ratelimit
+  readonly tokens: Ratelimit
+  whenAllowed<T>(
+    model: string,
+    job: { id: string; text: string; signal?: AbortSignal },
+    ask: () => Promise<T>,
+  ): Promise<T>
+}
+
+test('a batch job waits for requests and tokens together, and is charged once however often it comes', async () => {
+  const { requests, tokens, whenAllowed }: Batch = await import(join(folder, 'batch.ts'))
+  const used = async () =>
+    Promise.all([requests, tokens].map(async (limit) => (await limit.getRemaining(org)).used))
+  const job = { id: org, text: 'x'.repeat(400) }
+  const ask = vi.fn(async () => 'done')
+  // Two processes get it, and one gets it again.
+  for (const round of [[1, 2], [3]]) await Promise.all(round.map(() => whenAllowed(org, job, ask)))
+  expect([ask.mock.calls.length, await used()]).toEqual([3, [1, 100]])
+
+  await requests.limit(org, { rate: 599 })
+  const waiting = whenAllowed(org, { ...job, id: `${org} waits` }, ask)
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  expect(await used()).toEqual([600, 100])
+  vi.setSystemTime(Date.now() + 100)
+  expect(await waiting).toBe('done')
+  expect((await requests.getRemaining(org)).remaining).toBe(0)
+
+  // Nothing is charged if a minute is not enough, or if the signal ends the wait.
+  await tokens.limit(org, { rate: 119_000, force: true })
+  const before = await used()
+  await expect(whenAllowed(org, { ...job, id: `${org} denied` }, ask)).rejects.toBeInstanceOf(QuotaExceeded)
+  const ended = whenAllowed(org, { ...job, id: `${org} ended`, signal: AbortSignal.timeout(5) }, ask)
+  await expect(ended).rejects.toThrow()
+  expect(await used()).toEqual(before)
+  expect(ask).toHaveBeenCalledTimes(4)
 })
