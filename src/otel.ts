@@ -1,6 +1,7 @@
 import { type Attributes, type MeterProvider, metrics, trace } from '@opentelemetry/api'
 import { checkOptions, type NamesOf } from './kernel/base/check-options.ts'
 import { type Channel, channels, type DecisionMessage } from './kernel/diagnostics.ts'
+import { RatelimitError } from './kernel/errors.ts'
 
 /** Options of `instrument`. */
 export interface InstrumentOptions {
@@ -19,7 +20,8 @@ const INSTRUMENT_NAMES: NamesOf<InstrumentOptions> = { meterProvider: true }
  * - `ratelimit.decisions`: calls, by `ratelimit.prefix` and `ratelimit.outcome`
  * - `ratelimit.decision.duration`, `ratelimit.statement.duration`, `ratelimit.wait.duration`: seconds
  * - `ratelimit.statement.keys`: how many keys share a statement, by `ratelimit.statement`
- * - `ratelimit.errors`: failed calls, by `ratelimit.prefix` and `error.type`
+ * - `ratelimit.errors`: failed calls, by `ratelimit.prefix`, `error.type` and `ratelimit.circuit_open`: whether
+ *   the call was not sent, because the database had failed five times in a row
  *
  * Call it once, after the global meter provider is set, before or after limiters are created. It needs a
  * runtime with `node:diagnostics_channel`; on others it does nothing.
@@ -57,7 +59,12 @@ export function instrument(options: InstrumentOptions = {}): () => void {
       waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
     }),
     listen(channels.error, ({ prefix, error }) => {
-      errors.add(1, { 'ratelimit.prefix': prefix, 'error.type': error.code })
+      const isOpen = isRefusal(error)
+      errors.add(1, {
+        'ratelimit.prefix': prefix,
+        'error.type': error.code,
+        'ratelimit.circuit_open': isOpen,
+      })
     }),
     listen(channels.statement, ({ statement, keys, durationMs, failed }) => {
       const attributes = { 'ratelimit.statement': statement, 'ratelimit.failed': failed }
@@ -68,6 +75,11 @@ export function instrument(options: InstrumentOptions = {}): () => void {
   return () => {
     for (const end of endings) end()
   }
+}
+
+/** The open circuit gives the error of an earlier call as the cause. The other errors have the driver's. */
+function isRefusal({ code, cause }: RatelimitError): boolean {
+  return code === 'UNREACHABLE' && cause instanceof RatelimitError
 }
 
 function outcomeOf({ degraded, success, wouldDeny }: DecisionMessage): string {

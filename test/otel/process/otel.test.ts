@@ -94,6 +94,23 @@ test('decisions, statements and errors become metrics, and the active span notes
   expect(JSON.stringify(attributes)).not.toContain('alice')
 })
 
+test('errors say whether the call was sent', async () => {
+  const reader = new Reader()
+  const stop = instrument({ meterProvider: new MeterProvider({ readers: [reader] }) })
+  const { db } = watch(database.db, () => {
+    throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  })
+  const away = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(2, '1h'), prefix: 'away' })
+  for (let failures = 0; failures < 5; failures++) await errorOf(() => away.limit('ada'))
+  // The first one tries the database.
+  await Promise.allSettled([away.limit('ada'), away.limit('bob'), away.limit('eve')])
+  stop()
+  expect(await reader.read()).toMatchObject({
+    'ratelimit.errors away UNREACHABLE false': 6,
+    'ratelimit.errors away UNREACHABLE true': 2,
+  })
+})
+
 test('a span has no number that is Infinity', async () => {
   const stop = instrument({ meterProvider: new MeterProvider({ readers: [] }) })
   const unlimited = new Ratelimit({ db: database.db, limiter: Ratelimit.unlimited(), prefix: 'plan' })
