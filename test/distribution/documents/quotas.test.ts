@@ -19,6 +19,7 @@ import {
   Quota,
   type QuotaConfig,
   type SettledSpending,
+  spend,
 } from 'drizzle-ratelimit/quota'
 import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
@@ -1129,6 +1130,40 @@ describe('the recipes for billing', () => {
     await closeMonths()
     await closeMonths()
     expect(await lines()).toEqual(['caller 500', 'caller b 1', 'caller 200'])
+  })
+
+  test('overage up to a second bound, by many at once, with retries, rollbacks and at the end of a month', async () => {
+    const { record, included, overage } = await block<{
+      record(org: string, minutes: number): Promise<readonly unknown[]>
+      included: Quota
+      overage: Quota
+    }>('Overage after the included units')
+    const sources = [
+      { ratelimit: included, key: 'soft' },
+      { ratelimit: overage, key: 'soft', limiter: calendarWindow(200, 'month') },
+    ]
+    const used = async () =>
+      Promise.all([included, overage].map(async (each) => (await each.getRemaining('soft')).used))
+    at('2026-03-31T23:59:59.999Z')
+    await Promise.all(Array.from({ length: 10 }, () => record('soft', 110)))
+    expect(await used()).toEqual([1000, 100])
+    const undone = app.db.transaction(async (tx) => {
+      expect(await spend(sources, { rate: 50, tx })).toMatchObject({ success: true, granted: [0, 50] })
+      tx.rollback()
+    })
+    await expect(undone).rejects.toThrow()
+    for (const repeated of [undefined, true]) {
+      const answer = await spend(sources, { rate: 90, once: { id: 'call', for: '35d' } })
+      expect(answer).toMatchObject({ success: true, granted: repeated ? [0, 0] : [0, 90] })
+      expect('repeated' in answer).toBe(repeated === true)
+    }
+    // The second bound denies until the next month, which begins in a millisecond.
+    expect(await spend(sources, { rate: 11 })).toMatchObject({ success: false, retryAfter: 1 })
+    expect(await used()).toEqual([1000, 190])
+    at('2026-04-01T00:00:00Z')
+    const next = await spend(sources, { rate: 1100 })
+    expect(next).toMatchObject({ success: true, granted: [1000, 100] })
+    expect(next.results[1]).toMatchObject({ limit: 200, remaining: 100, ended: { used: 190 } })
   })
 
   test('credits that top themselves up', async () => {
