@@ -103,7 +103,7 @@ const EQUIVALENT: readonly Equivalent[] = [
     reason: 'A guard that does not fit has the statement run again. Waiting ones go without to save that.',
   },
   {
-    file: 'src/kernel/sql/setting.ts',
+    file: 'src/kernel/sql/guard.ts',
     where: 'transactionSettings',
     kinds: ['if never'],
     reason: 'A select of no columns has one row, and to join it changes nothing. It is work for nothing.',

@@ -4,13 +4,14 @@ import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } 
 import type { RateLimitTables } from '../schema/index.ts'
 import type { AnyCredits } from './any-credits.ts'
 import type { Database } from './kernel/database/database.ts'
-import { checkTablesGiven } from './kernel/database/given.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
+import { checkTablesGiven } from './kernel/options/checks.ts'
 import { checkOption } from './kernel/options/validate.ts'
 import { columnsOf } from './kernel/sql/row.ts'
-import { storageSql, tableShapeOf, tableSql } from './kernel/tables/ddl.ts'
+import { tableShapeOf } from './kernel/tables/ddl.ts'
 import { SHIPPED } from './kernel/tables/shipped.ts'
 import * as rowNumbers from './reports/row-numbers.ts'
+import { storageSql, tableSql } from './tables/table-sql.ts'
 
 /** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Algorithm, Expression, Numbers } from '../kernel/limits/algorithm.ts'
-import { driftOf, isNear, isNearNumber } from '../kernel/limits/drift.ts'
+import { driftOf, isNear, isNearNumber } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 

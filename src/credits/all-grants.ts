@@ -3,7 +3,7 @@ import type { Outcome } from '../kernel/answers/outcome.ts'
 import { onceFor } from '../kernel/base/once-for.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
-import type { Statement, Value } from '../kernel/database/statement.ts'
+import { kept, type Statement, type Value } from '../kernel/database/statement.ts'
 import { type StatementMessage, timed } from '../kernel/diagnostics.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import { Checker, type LimiterCall } from '../kernel/engine/checker.ts'
@@ -12,10 +12,15 @@ import { freshState } from '../kernel/limits/limiter.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { NUMBERS } from '../kernel/sql/columns.ts'
 import { type GrantsSource, grantsStatement } from '../kernel/sql/grants.ts'
-import { kept } from '../kernel/sql/statements.ts'
 import { timeAndState } from '../kernel/store/ask.ts'
-import type { Answers, Asked, Call, Decision } from '../kernel/store/call.ts'
-import { lookAt, requestFor } from '../kernel/store/look-at.ts'
+import {
+  type Answers,
+  type Asked,
+  type Call,
+  type Decision,
+  lookAt,
+  requestFor,
+} from '../kernel/store/call.ts'
 import { exactNumber } from '../kernel/store/number-columns.ts'
 import type { Asking } from '../kernel/store/store.ts'
 import { ALL_GRANTS } from './grant.ts'

@@ -15,7 +15,7 @@ import type {
   Sweeping,
   Throwing,
 } from '../kernel/options/choices.ts'
-import type { CommonConfig } from '../kernel/options/common.ts'
+import type { CommonConfig } from '../kernel/options/config.ts'
 
 /** The options that mean something for all credits. */
 type EitherCredits<D> = Omit<CommonConfig<D>, 'limiter' | 'onOtherPlan'> &

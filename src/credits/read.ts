@@ -18,7 +18,7 @@ import {
   grantsStatement,
   neededGrantsStatement,
 } from '../kernel/sql/grants.ts'
-import { lookAt } from '../kernel/store/look-at.ts'
+import { lookAt } from '../kernel/store/call.ts'
 import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
 import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'

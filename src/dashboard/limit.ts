@@ -15,7 +15,7 @@ import {
 } from '../kernel/engine/shown.ts'
 import { inWords } from '../kernel/limits/in-words.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
-import { timeOf } from '../kernel/store/clock.ts'
+import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'

@@ -11,7 +11,7 @@ import { keyOfName, keyOfShare, namesOf, shareCheckers } from '../kernel/lists/n
 import type { Payer } from '../kernel/lists/send-payers.ts'
 import { checkNames } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
-import { requestFor } from '../kernel/store/look-at.ts'
+import { requestFor } from '../kernel/store/call.ts'
 import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
 import { chargedIn } from './charged-in.ts'
 import type { Estimates } from './costs.ts'

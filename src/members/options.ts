@@ -4,7 +4,7 @@ import { RatelimitError } from '../kernel/errors.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
 import type { Sweeping } from '../kernel/options/choices.ts'
-import type { CommonConfig } from '../kernel/options/common.ts'
+import type { CommonConfig } from '../kernel/options/config.ts'
 
 interface Shared
   extends Pick<

@@ -2,11 +2,11 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import { groupBy } from '../kernel/base/group-by.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { runOnce } from '../kernel/database/run.ts'
+import { kept, statementsOf } from '../kernel/database/statement.ts'
 import type { Numbers, StateColumn, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { paramsAt } from '../kernel/limits/limiter.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { SQL_NAMES } from '../kernel/sql/columns.ts'
-import { kept, statementsOf } from '../kernel/sql/statements.ts'
 import { beginStatement, begunNumbers } from './sql/begin.ts'
 
 /** A key without a row, and the state that it begins with. */

@@ -1,7 +1,7 @@
 import { expiredEstimatesStatement } from '../estimates/sql/estimates.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/sql/statements.ts'
+import { kept } from '../kernel/database/statement.ts'
 import type { Table } from '../kernel/store/store.ts'
 
 /**

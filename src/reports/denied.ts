@@ -3,6 +3,7 @@ import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { runOnce } from '../kernel/database/run.ts'
+import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
 import {
@@ -12,8 +13,7 @@ import {
   deniedStatement,
   hourOf,
 } from '../kernel/sql/denied.ts'
-import { kept, statementsOf } from '../kernel/sql/statements.ts'
-import { timeOf } from '../kernel/store/clock.ts'
+import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
 

@@ -3,7 +3,7 @@ import type { Database } from '../kernel/database/database.ts'
 import type { Duration } from '../kernel/duration.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { EitherWay, Sweeping } from '../kernel/options/choices.ts'
-import type { CommonConfig } from '../kernel/options/common.ts'
+import type { CommonConfig } from '../kernel/options/config.ts'
 
 /** The options that mean the same for every limiter. */
 type Common = Pick<

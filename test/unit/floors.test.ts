@@ -23,7 +23,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/kernel/engine'],
   ['src/kernel/lists'],
   ['src/any-credits.ts'],
-  ['src/estimates'],
+  ['src/estimates', 'src/tables'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],
   [

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
-import { checkTables, type TableDifference } from '../../kernel/tables/check-tables.ts'
+import { checkTables, type TableDifference } from '../../tables/check-tables.ts'
 import { connect } from '../connect.ts'
 import type { Output } from '../output.ts'
 import { LOGGED_OPTION, qualifiedName, TABLE_OPTIONS, tablesFrom } from '../tables.ts'

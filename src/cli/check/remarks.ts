@@ -3,10 +3,10 @@ import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { onlyRow } from '../../kernel/database/rows.ts'
 import { execute } from '../../kernel/database/run.ts'
-import type { TableDifference } from '../../kernel/tables/check-tables.ts'
 import { tableShapeOf } from '../../kernel/tables/ddl.ts'
 import { HIDES_ROWS } from '../../kernel/tables/hidden-rows.ts'
 import { printable, quote } from '../../kernel/tables/table-name.ts'
+import type { TableDifference } from '../../tables/check-tables.ts'
 
 /** What the catalogs say about a table beyond its shape. */
 interface Surroundings {

@@ -1,6 +1,5 @@
-import { type Database, isTransaction } from './database.ts'
+import { type Database, isTransaction, kindsOf, wireSessionOf } from './database.ts'
 import type { Sending } from './sending.ts'
-import { kindsOf, wireSessionOf } from './session.ts'
 
 /**
  * The argument with which Drizzle returns rows as the driver gives them: `undefined` in 0.45, where it is a

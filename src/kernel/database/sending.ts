@@ -1,6 +1,5 @@
 import { RatelimitError } from '../errors.ts'
-import type { Database } from './database.ts'
-import { wireSessionOf } from './session.ts'
+import { type Database, wireSessionOf } from './database.ts'
 
 /** How far the statements of some work have come. */
 export interface Sending {

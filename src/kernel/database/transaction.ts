@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
 import { type Connection, connectionTo } from './connection.ts'
-import type { Database } from './database.ts'
+import { type Database, sessionOf } from './database.ts'
 import {
   databaseError,
   isOfConnection,
@@ -10,7 +10,6 @@ import {
 } from './database-error.ts'
 import { onOwnClient } from './own-client.ts'
 import { newSending, withdrawn } from './sending.ts'
-import { sessionOf } from './session.ts'
 
 /**
  * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no

@@ -9,10 +9,9 @@ import { RatelimitError } from '../errors.ts'
 import { sameLimiter } from '../limits/limiter.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../store/call.ts'
-import { reachesAll } from '../store/empty-rows.ts'
+import { nameOf, reachesAll } from '../store/empty-rows.ts'
 import type { Entry } from '../store/entry.ts'
 import type { Table } from '../store/store.ts'
-import { tableShapeOf } from '../tables/ddl.ts'
 
 /** The request for one row: of one call, or the sum of several. */
 export interface RowRequest extends Request {
@@ -98,14 +97,14 @@ const MAX_ASKED = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkOneDeclaration(rows: readonly RowRequest[]): void {
-  const schemas = rows.map(({ table }) => tableShapeOf(table.table).schema)
+  const schemas = rows.map(({ table }) => nameOf(table.table).schema)
   if (schemas.every((schema) => schema === schemas[0])) return
   // One statement cannot update a row twice, and by the search_path two names may mean one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
-    JSON.stringify([tableShapeOf(table.table).name, namespace.prefix, key]),
+    JSON.stringify([nameOf(table.table).name, namespace.prefix, key]),
   )
   const hasTwoNames = named.some(
-    (same) => same.length > 1 && same.some(({ table }) => tableShapeOf(table.table).schema === undefined),
+    (same) => same.length > 1 && same.some(({ table }) => nameOf(table.table).schema === undefined),
   )
   checkOption(!hasTwoNames, 'A table is used with and without its schema. Give all limiters the same tables.')
 }
@@ -211,5 +210,5 @@ function isRefund({ rate, reserved }: Call): boolean {
 /** The unique name of the call's row in the database. */
 export function nameOfRow({ checker: { rows }, call }: LimiterCall): string {
   const { prefix } = rows.namespace
-  return `${tableShapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
+  return `${nameOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
 }

@@ -1,4 +1,4 @@
-import type { Statements } from '../sql/statements.ts'
+import type { Statements } from '../database/statement.ts'
 
 /**
  * How many rows the lists may have together whose statements connections keep. A list has two statements, with

@@ -1,7 +1,7 @@
 import type { Connection } from '../database/connection.ts'
 import type { Sending } from '../database/sending.ts'
+import type { Commit } from '../sql/guard.ts'
 import type { Pays } from '../sql/list-row.ts'
-import type { Commit } from '../sql/setting.ts'
 import type { Decision } from '../store/call.ts'
 import type { RowRequest } from './add-up.ts'
 

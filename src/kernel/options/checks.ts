@@ -1,8 +1,13 @@
+import { is } from 'drizzle-orm'
+import { PgTable } from 'drizzle-orm/pg-core'
+import type { RateLimitTables } from '../../../schema/index.ts'
+import { checkSwitch } from '../base/check-options.ts'
 import { HANDLE } from '../base/handle.ts'
-import { isTransaction } from '../database/database.ts'
+import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
+import type { RatelimitConfig } from './config.ts'
 import type { Layer } from './layer.ts'
-import { checkOption } from './validate.ts'
+import { checkClock, checkOption, checkPrefix } from './validate.ts'
 
 // What the values of the constructor's options may be. Untyped callers may give anything.
 
@@ -95,4 +100,42 @@ function isThreshold(value: unknown): boolean {
 
 function isFrom1To(max: number, value: number): boolean {
   return Number.isSafeInteger(value) && value > 0 && value <= max
+}
+
+/** The options that name rows and the clock. */
+type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
+export function checkRows(options: Rows): void {
+  const { prefix, tables, clock, durable } = options
+  checkPrefix(prefix)
+  checkClock(clock)
+  checkSwitch(durable, 'durable')
+  if (tables !== undefined) checkTablesGiven(tables)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkDatabase(db: Database): void {
+  checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
+  checkOption(!lacksClient(db), 'db has no client: drizzle was called with undefined.')
+}
+
+/** Whether `drizzle` was called without a client. Drivers notice it only at their first statement. */
+function lacksClient({ _: inner }: Database): boolean {
+  const session = inner?.session
+  if (session === undefined || !('client' in session)) return false
+  return session.client === undefined || session.client === null
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkTablesGiven(tables: RateLimitTables): void {
+  checkOption(
+    isTable(tables?.ephemeral) && isTable(tables?.durable),
+    'tables must come from rateLimitTables.',
+  )
+}
+
+function isTable(table: unknown): boolean {
+  // Another table has no such column. Drizzle's `is` fails on an object without a prototype.
+  return typeof table === 'object' && table !== null && 'prevCount' in table && is(table, PgTable)
 }

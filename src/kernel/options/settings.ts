@@ -1,8 +1,107 @@
-import { checkOptions, type OptionNames } from '../base/check-options.ts'
-import { ofQuota } from './checks.ts'
+import { checkOptions, checkSwitch, type NameOf, type OptionNames } from '../base/check-options.ts'
+import type { Limiter } from '../limits/algorithm.ts'
+import { SHIPPED } from '../tables/shipped.ts'
+import {
+  checkDatabase,
+  checkDuration,
+  checkFunction,
+  checkHashKeys,
+  checkShare,
+  checkTablesGiven,
+  checkThresholds,
+  checkTimeout,
+  checkUse,
+  ofQuota,
+  upTo,
+  wordOf,
+} from './checks.ts'
 import type { QuotaConfig, RatelimitConfig } from './config.ts'
-import { type ConfigName, OF_QUOTA, OPTIONS, type Settings } from './table.ts'
-import { checkOption } from './validate.ts'
+import { checkClock, checkLimiter, checkOption, checkPrefix } from './validate.ts'
+
+/** The name of an option of the constructor. */
+type ConfigName = NameOf<QuotaConfig>
+
+/** The options that have a value also where none is given. */
+type Defaulted =
+  | 'durable'
+  | 'tables'
+  | 'synchronousCommit'
+  | 'keepEnded'
+  | 'inMemoryBlock'
+  | 'maxBlockedKeys'
+  | 'autoMigrate'
+  | 'timeout'
+  | 'onError'
+  | 'coalesce'
+  | 'connections'
+  | 'thresholds'
+  | 'dryRun'
+  | 'hashKeys'
+  | 'use'
+
+/** The options of a constructor, checked, with their defaults. */
+export type Settings = {
+  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted ? Value<Name> : QuotaConfig[Name]
+} & { readonly limiter: Limiter }
+
+type Value<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
+
+/** An option of the constructor of `Quota`. */
+type Option<Name extends ConfigName> = {
+  /** Throws for a value that it cannot have. */
+  check(value: Value<Name>, name: string): void
+  /** Whether only a `Quota` has it. */
+  readonly isOfQuota?: true
+} & (undefined extends QuotaConfig[Name] ? { readonly isNeeded?: never } : { readonly isNeeded: true }) &
+  (Name extends Defaulted ? { readonly byDefault: Value<Name> } : { readonly byDefault?: never })
+
+const SWITCH = { byDefault: false, check: checkSwitch } as const
+
+/** The number of connections of a server by default. */
+const MAX_CONNECTIONS = 100
+
+/** A remembered key takes about half a kilobyte, so more would take many gigabytes. */
+const MAX_KEYS = 10_000_000
+
+/** Every option of the constructor, with its check and its default. */
+export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
+  prefix: { isNeeded: true, check: checkPrefix },
+  clock: { check: checkClock },
+  durable: SWITCH,
+  tables: { check: checkTablesGiven, byDefault: SHIPPED },
+  db: { isNeeded: true, check: checkDatabase },
+  limiter: { isNeeded: true, check: checkLimiter },
+  synchronousCommit: SWITCH,
+  cleanupProbability: { check: checkShare },
+  keepEnded: { ...SWITCH, isOfQuota: true },
+  grace: { check: checkDuration, isOfQuota: true },
+  inMemoryBlock: SWITCH,
+  maxBlockedKeys: { check: upTo(MAX_KEYS), byDefault: 10_000 },
+  autoMigrate: SWITCH,
+  // A call that waits for its own transaction would never end.
+  timeout: { check: checkTimeout, byDefault: '5s' },
+  onError: { check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
+  onDegraded: { check: checkFunction },
+  coalesce: {
+    check: checkSwitch,
+    get byDefault() {
+      return !isWorkers()
+    },
+  },
+  connections: { check: upTo(MAX_CONNECTIONS), byDefault: 4 },
+  preparedStatements: { check: checkSwitch },
+  waitUntil: { check: checkFunction },
+  thresholds: { check: checkThresholds, byDefault: [], isOfQuota: true },
+  dryRun: SWITCH,
+  hashKeys: { check: checkHashKeys, byDefault: false },
+  use: { check: checkUse, byDefault: [] },
+  onOtherPlan: { check: wordOf('restart', 'throw') },
+}
+
+/** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */
+function isWorkers(): boolean {
+  return globalThis.navigator?.userAgent === 'Cloudflare-Workers'
+}
 
 /**
  * The options of a constructor, checked, with their defaults.
@@ -33,7 +132,7 @@ export interface Offered {
 
 /** The names of the options, also of those that only a `Quota` has. */
 export function configNames(hasPeriods = false): OptionNames {
-  const checks = namesOfAll().map((name) => [name, hasPeriods || !OF_QUOTA.includes(name) || ofQuota])
+  const checks = namesOfAll().map((name) => [name, hasPeriods || !OPTIONS[name].isOfQuota || ofQuota])
   return Object.fromEntries(checks)
 }
 
@@ -45,7 +144,7 @@ function settingOf<Name extends ConfigName>(name: Name, config: QuotaConfig): un
   const { isNeeded, byDefault, check } = OPTIONS[name]
   const value = config[name]
   if (value === undefined && !isNeeded) return byDefault
-  check(value as Exclude<typeof value, undefined>, name, config)
+  check(value as Exclude<typeof value, undefined>, name)
   return value
 }
 

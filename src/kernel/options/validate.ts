@@ -1,13 +1,10 @@
-import { checkSwitch } from '../base/check-options.ts'
 import { kindOf } from '../base/kind-of.ts'
 import { hmacWith, sha256 } from '../database/digest.ts'
-import { checkTablesGiven } from '../database/given.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Limiter } from '../limits/algorithm.ts'
 import { BLOCKED, DENIED } from '../sql/own-prefixes.ts'
 import type { Call, Purpose } from '../store/call.ts'
 import type { LimitOptions, RefundOptions } from './calls.ts'
-import type { RatelimitConfig } from './config.ts'
 
 // Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
 
@@ -17,18 +14,6 @@ const MAX_BYTES = 1024
 const utf8 = new TextEncoder()
 
 const MAX_TIME_MS = Date.UTC(10_000)
-
-/** The options that name rows and the clock. */
-type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
-
-/** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
-export function checkRows(options: Rows): void {
-  const { prefix, tables, clock, durable } = options
-  checkPrefix(prefix)
-  checkClock(clock)
-  checkSwitch(durable, 'durable')
-  if (tables !== undefined) checkTablesGiven(tables)
-}
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkClock(clock: unknown): void {

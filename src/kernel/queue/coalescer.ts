@@ -1,10 +1,9 @@
 import { newSending, withdraw } from '../database/sending.ts'
 import type { Decision, Request } from '../store/call.ts'
-import { batchShare, isWorthOne } from './batch-size.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
 import { overload, type WaitingCalls } from './room.ts'
-import { ConnectionSlots } from './slots.ts'
+import { batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_BATCH_KEYS = 500

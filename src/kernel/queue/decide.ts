@@ -12,8 +12,7 @@ import {
 } from '../store/call.ts'
 import type { Asking, Store } from '../store/store.ts'
 import { Blame } from './blame.ts'
-import { inLockOrder } from './groups.ts'
-import { HalvingDecider, type StatementGroups } from './halving-decider.ts'
+import { HalvingDecider, inLockOrder, type StatementGroups } from './halving-decider.ts'
 import type { Watch } from './long-waits.ts'
 import type { CallGroup, Decider, DeciderWork } from './queue.ts'
 

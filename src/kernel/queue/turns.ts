@@ -1,8 +1,7 @@
-import { batchShare, isWorthOne } from './batch-size.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { overload } from './room.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
-import { ConnectionSlots } from './slots.ts'
+import { batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
 const MAX_STATEMENTS = 4

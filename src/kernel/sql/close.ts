@@ -6,9 +6,7 @@ import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { exact, forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { CLOCK_MS } from './levels.ts'
-import { page } from './page.ts'
-import { mayHavePeriod } from './periods.ts'
-import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
+import { isLocked, isOwn, mayHavePeriod, PLACE, page, placeOf } from './places.ts'
 import { lockedRow } from './rows.ts'
 
 /**

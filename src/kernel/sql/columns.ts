@@ -168,3 +168,8 @@ export function lockedColumns(
     alien: sql`(${isFilled}) and not (${isOfKind(algorithm, table)})`.as('alien'),
   }
 }
+
+/** Columns with a number each, as they are sent to the client. */
+export function answered(columns: readonly string[], of?: string): SQL[] {
+  return columns.map((column) => sql`${exact(name(column, of))} as ${name(column)}`)
+}

@@ -2,13 +2,11 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { ROWS } from '../limits/rows.ts'
-import { answered } from './answered.ts'
 import { builder, columnList, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { guard, guardedStatement, type PlanGuard } from './guard.ts'
+import { answered, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { guard, guardedStatement, type PlanGuard, transactionSettings } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
-import { transactionSettings } from './setting.ts'
 
 // The rows of a key's credits. The key of each is the limited key and one of these, so that they are next to
 // each other in the primary key, and no two keys have a row in common.

@@ -1,12 +1,11 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Expressions, Rules, StateColumn } from '../limits/algorithm.ts'
+import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
 import { isAdjusted, nextState, type RowAction, rowIn, sentIn } from './decided.ts'
-import { type ColumnByName, numbersFrom, OTHER } from './levels.ts'
-import { notedState } from './note.ts'
+import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
 
 // One row of a list: how it is locked and written.
@@ -177,6 +176,32 @@ export function isChargedIn(row: ChargedRow, of: ColumnByName, isDone: SQL): SQL
   return sql`${isDone} and ${isGranted}`
 }
 
+/** The columns that a row notes of what others have paid. */
+export const PAID_COLUMNS: Readonly<Record<Noted, string>> = {
+  rate: 'paid_rate',
+  at: 'paid_at',
+  before: 'paid_before',
+  dryRun: 'paid_dry_run',
+}
+
+/** The state of the row after the amount is taken. That of a row that notes is what others have paid. */
+export function nextOf(
+  { rules, does, notes }: ChargedRow,
+  of: ColumnByName,
+  amount: SQL<number>,
+  parameters: Parameters,
+): Expressions<StateColumn> {
+  const { algorithm } = rules
+  if (notes === undefined) return nextState(rules, does, amount, sentIn([], parameters), parameters, of)
+  const paid: Expressions<Noted> = {
+    rate: of(PAID_COLUMNS.rate),
+    at: of(PAID_COLUMNS.at),
+    before: of(PAID_COLUMNS.before),
+    dryRun: of(PAID_COLUMNS.dryRun),
+  }
+  return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
+}
+
 /** The query that writes the row if the list is done. */
 export function writtenRow(
   row: ChargedRow,
@@ -186,17 +211,13 @@ export function writtenRow(
   isThere: SQL | undefined,
   parameters: Parameters,
 ): SQL {
-  const { rules, does } = row
+  const { rules } = row
   const { of } = decided
   const isCharged = isChargedIn(row, of, isDone)
   const taken = rules.startsFull
     ? amount
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
-  const next =
-    row.notes === undefined
-      ? nextState(rules, does, taken, sentIn([], parameters), parameters, of)
-      : notedState(rules.algorithm, of, parameters)
-  return updatedRow(row, decided, next, isCharged, isThere, parameters)
+  return updatedRow(row, decided, nextOf(row, of, taken, parameters), isCharged, isThere, parameters)
 }
 
 /** A link that has decided, and the columns of a row in it. */

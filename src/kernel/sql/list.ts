@@ -2,7 +2,15 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
 import { DECIDED } from './decided.ts'
-import { type Body, guard, guardedStatement, type PlanGuard } from './guard.ts'
+import {
+  type Body,
+  type Commit,
+  guard,
+  guardedStatement,
+  type PlanGuard,
+  type TransactionSettings,
+  transactionSettings,
+} from './guard.ts'
 import { type ColumnByName, type Level, level, type QueryLevel } from './levels.ts'
 import {
   answerColumnsOf,
@@ -19,9 +27,7 @@ import {
 } from './list-row.ts'
 import { advancedRows, foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
-import { withNotes } from './noted.ts'
-import { type Commit, type TransactionSettings, transactionSettings } from './setting.ts'
-import { type Payers, restOf, SHARE, sharesOfRows, spareOf } from './shares.ts'
+import { type Payers, restOf, SHARE, sharesOfRows, spareOf, withNotes } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
 

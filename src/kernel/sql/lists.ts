@@ -17,8 +17,7 @@ import {
 } from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
-import { withNotes } from './noted.ts'
-import { rateOf, spareOf } from './shares.ts'
+import { rateOf, spareOf, withNotes } from './shares.ts'
 import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts'
 
 export interface ListsSource extends ListSource {

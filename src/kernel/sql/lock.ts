@@ -4,9 +4,9 @@ import type { Statement } from '../database/statement.ts'
 import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
+import { type Commit, transactionSettings } from './guard.ts'
 import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
 import { insertRow, lockedRow, NO_STATE, newRows } from './rows.ts'
-import { type Commit, transactionSettings } from './setting.ts'
 
 // For the rows of a list, which may have many prefixes.
 

@@ -6,9 +6,8 @@ import { oidOf } from '../tables/table-name.ts'
 import { builder, type Link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers, lockedColumns } from './columns.ts'
-import { guard, guardedStatement, type PlanGuard } from './guard.ts'
+import { guard, guardedStatement, type PlanGuard, transactionSettings } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
-import { transactionSettings } from './setting.ts'
 
 export interface LookSource {
   readonly table: RateLimitTable

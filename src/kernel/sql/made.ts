@@ -1,10 +1,9 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import { builder, isTheRow, type Link, link, name } from './builder.ts'
-import { DECIDED, nextState, rowIn } from './decided.ts'
+import { DECIDED, rowIn } from './decided.ts'
 import type { PlanGuard } from './guard.ts'
 import { type ColumnByName, level, type QueryLevel } from './levels.ts'
-import { at, type ChargedRow, DONE, type PlacedRow, THERE, takenAmount, VERSION } from './list-row.ts'
-import { notedState } from './note.ts'
+import { at, type ChargedRow, DONE, nextOf, type PlacedRow, THERE, takenAmount, VERSION } from './list-row.ts'
 import { insertRow, newRows } from './rows.ts'
 
 // The rows of a list that are usually missing, so that the list's own statement inserts them.
@@ -100,12 +99,9 @@ function inSnapshot({ row: { table }, own }: PlacedRow, guarding: PlanGuard, col
 }
 
 function insertOf({ row, place, own }: MadeRow, join: SQL, mayFail: boolean): SQL {
-  const { table, rules, does } = row
+  const { table, rules } = row
   const of: ColumnByName = (column) => name(at(place, column), LET)
-  const next =
-    row.notes === undefined
-      ? nextState(rules, does, takenAmount(row, of, own), (what) => own.number(what), own, of)
-      : notedState(rules.algorithm, of, own)
+  const next = nextOf(row, of, takenAmount(row, of, own), own)
   const from = sql`${name(LET)}${join} where ${name(DONE)} and ${of(THERE)} is not true`
   const made = newRows(own.text('prefix'), own.text('key'), rowIn(rules, next, own), from)
   return insertRow(table, made, mayFail ? 'fail' : 'skip')

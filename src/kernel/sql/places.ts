@@ -1,7 +1,12 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, isNotNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
+import type { RowKind } from '../limits/algorithm.ts'
+import { ROWS } from '../limits/rows.ts'
 import { oidOf } from '../tables/table-name.ts'
 import { name } from './builder.ts'
+import { isOfKind, type RowColumns, STATE_COLUMNS } from './columns.ts'
+
+// For statements that go through the rows of a prefix: where a row is, pages, and rows with periods.
 
 /** Where a row is. `ctid` alone is unique in one partition only. */
 export function placeOf(table: RateLimitTable): { home: SQL.Aliased; found: SQL.Aliased } {
@@ -31,4 +36,40 @@ export function isOwn(table: RateLimitTable): SQL {
   // Two types that are one: Postgres then compares them by its own operator, whatever the search_path has.
   return sql`(${table}.tableoid = ${self}::oid or pg_catalog.pg_partition_root(${self}) is not null
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
+}
+
+/** The most rows that are read at once. */
+export const MAX_PAGE = 1_000
+
+/**
+ * The first `size` rows of a query that is ordered by the primary key.
+ *
+ * The `select` hides the number from the planner. Without statistics, the planner expects few rows in a prefix.
+ * If it saw that all of them fit on the page, it would read and sort the whole rest of the prefix for each
+ * page.
+ * https://www.postgresql.org/docs/current/row-estimation-examples.html
+ *
+ * Citus plans for each server by itself, and only if it sees the number.
+ */
+export function page(rows: SQLWrapper, size: SQL, isShown: boolean): SQL {
+  return isShown
+    ? sql`${rows.getSQL()} limit ${size}::bigint`
+    : sql`${rows.getSQL()} limit (select ${size}::bigint)`
+}
+
+const PERIOD_ROWS: readonly RowKind[] = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+
+/** Whether the row belongs to an algorithm with periods. */
+export function isOfPeriods(row: RowColumns): SQL {
+  return sql`${or(...PERIOD_ROWS.map((kind) => isOfKind(kind, row)))}`
+}
+
+/**
+ * Whether the row fills the columns that all algorithms with periods fill. Without statistics the planner takes
+ * {@link isOfPeriods} for rare, and would read all rows of a prefix for each page of them. It takes this for
+ * likely, and reads a page in the order of the keys.
+ */
+export function mayHavePeriod(row: RowColumns): SQL {
+  const common = STATE_COLUMNS.filter((each) => PERIOD_ROWS.every(({ columns }) => columns.includes(each)))
+  return sql`${and(...common.map((column) => isNotNull(row[column])))}`
 }

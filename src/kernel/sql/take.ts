@@ -14,11 +14,10 @@ import {
   sentColumns,
   sentIn,
 } from './decided.ts'
-import { guard, guardedStatement, type PlanGuard } from './guard.ts'
+import { type Commit, guard, guardedStatement, type PlanGuard, transactionSettings } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
 import type { LookSource } from './look.ts'
 import { lockedRow } from './rows.ts'
-import { type Commit, transactionSettings } from './setting.ts'
 
 const LOCKED = 'ratelimit_locked'
 const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))

@@ -2,7 +2,6 @@ import { type SQL, sql } from 'drizzle-orm'
 import { columnList, type Link, link, name, Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { SQL_NAMES } from './columns.ts'
-import { nextState, sentIn } from './decided.ts'
 import type { PlanGuard } from './guard.ts'
 import { type ColumnByName, ENDED, type Level, level, type QueryLevel, stateOf } from './levels.ts'
 import { doneRows } from './list.ts'
@@ -13,6 +12,7 @@ import {
   DONE,
   foundColumns,
   isChargedIn,
+  nextOf,
   type PlacedRow,
   takenAmount,
   updatedRow,
@@ -124,11 +124,11 @@ function askedIn(column: string): SQL {
 
 /** The columns of a common row as a list leaves it. */
 function afterOne({ row, place, own }: CommonRow): Readonly<Record<string, SQL>> {
-  const { rules, does, refunds } = row
+  const { rules, refunds } = row
   const { columns, sql: formulas } = rules.algorithm
   const of: ColumnByName = (column) => name(at(place, column))
   const isCharged = isChargedIn(row, of, name(DONE))
-  const next = nextState(rules, does, takenAmount(row, of, own), sentIn([], own), own, of)
+  const next = nextOf(row, of, takenAmount(row, of, own), own)
   const states = columns.map((each) => {
     const column = SQL_NAMES[each]
     const before = of(refunds ? BEFORE + column : column)

@@ -5,10 +5,10 @@ import type { Statement } from '../database/statement.ts'
 import type { Rules } from '../limits/algorithm.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import { ROWS } from '../limits/rows.ts'
-import { answered } from './answered.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
 import {
+  answered,
   exact,
   forEach,
   fromColumn,
@@ -19,7 +19,7 @@ import {
   stateColumns,
 } from './columns.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
-import { MAX_PAGE, page } from './page.ts'
+import { MAX_PAGE, page } from './places.ts'
 
 /** More than calls can count: the count of a row that blocks its key. */
 const IS_BLOCK: SQL = sql.raw(`> ${MAX_COUNT}`)

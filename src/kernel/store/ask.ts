@@ -1,7 +1,7 @@
 import type { Connection } from '../database/connection.ts'
 import { atMost, exactNumbers, mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
-import type { Statement, Value } from '../database/statement.ts'
+import { kept, type Statement, type Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import type { EndedPeriod, Numbers, Params, StateColumn, StoredLimiter } from '../limits/algorithm.ts'
 import { appliesAt, paramsAt, periodFrom } from '../limits/limiter.ts'
@@ -11,7 +11,6 @@ import type { Form } from '../sql/decided.ts'
 import { ENDED, OTHER } from '../sql/levels.ts'
 import type { LookSource } from '../sql/look.ts'
 import { makeStatement } from '../sql/make.ts'
-import { kept } from '../sql/statements.ts'
 import { type TakeSource, takeOneStatement } from '../sql/take.ts'
 import {
   type Answers,

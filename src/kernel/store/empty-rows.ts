@@ -1,14 +1,16 @@
+import { getTableConfig } from 'drizzle-orm/pg-core'
+import type { RateLimitTable } from '../../../schema/index.ts'
+import { onceFor } from '../base/once-for.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
 import { runKept, runOnce } from '../database/run.ts'
-import type { Value } from '../database/statement.ts'
+import { kept, type Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { textArray } from '../sql/calls.ts'
+import type { Commit } from '../sql/guard.ts'
 import { lockStatement, removeEmptyStatement } from '../sql/lock.ts'
-import type { Commit } from '../sql/setting.ts'
-import { kept } from '../sql/statements.ts'
-import { tableShapeOf } from '../tables/ddl.ts'
+import { quotedName } from '../tables/table-name.ts'
 import type { Namespace } from './call.ts'
 import type { Table } from './store.ts'
 
@@ -24,9 +26,21 @@ interface ListedRow {
 /** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
 const ANY_SIZE = 'any size'
 
+/** A table's name, its schema if it has one, and both as SQL has them. Lists need them for each call. */
+export const nameOf: (table: RateLimitTable) => TableName = /* @__PURE__ */ onceFor((table) => {
+  const { name, schema } = getTableConfig(table)
+  return { name, schema, quoted: quotedName(table) }
+})
+
+interface TableName {
+  readonly name: string
+  readonly schema: string | undefined
+  readonly quoted: string
+}
+
 /** The name of a table in SQL. Two declarations of one table have the same. */
 export function tableNameOf({ table }: Pick<ListedRow, 'table'>): string {
-  return tableShapeOf(table.table).quoted
+  return nameOf(table.table).quoted
 }
 
 /** The tables of the rows by name, in the order of the rows. Two declarations of one table count as one. */

@@ -1,8 +1,7 @@
 import { runOnce } from '../database/run.ts'
+import { kept } from '../database/statement.ts'
 import { freshState } from '../limits/limiter.ts'
-import { fillStatement } from '../sql/fill.ts'
-import { removeStatement } from '../sql/remove.ts'
-import { kept } from '../sql/statements.ts'
+import { fillStatement, removeStatement } from '../sql/remove.ts'
 import type { Request } from './call.ts'
 import type { Asking } from './store.ts'
 

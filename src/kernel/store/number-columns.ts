@@ -1,7 +1,11 @@
-import { exactNumbers, mustHave } from '../database/rows.ts'
-import type { Row } from '../database/run.ts'
+import { sql } from 'drizzle-orm'
+import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
+import { exactNumbers, mustHave, onlyRow } from '../database/rows.ts'
+import { execute, type Row } from '../database/run.ts'
 import type { Numbers, StateColumn, StoredLimiter } from '../limits/algorithm.ts'
-import { SQL_NAMES } from '../sql/columns.ts'
+import { exact, SQL_NAMES } from '../sql/columns.ts'
+import { CLOCK_MS } from '../sql/levels.ts'
 
 // Reads answers that have a column for each of their numbers.
 
@@ -29,4 +33,10 @@ export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateCo
 export function columnIn(row: Row, column: StateColumn): unknown {
   const name = SQL_NAMES[column]
   return mustHave(name in row ? row[name] : row[column])
+}
+
+/** The time of the injected clock or of the database, in Unix milliseconds. */
+export async function timeOf(db: Database, clock: (() => number) | undefined): Promise<number> {
+  if (clock) return clock()
+  return exactNumber(onlyRow(await uncharged(execute(db, sql`select ${exact(CLOCK_MS)} as now`)))?.['now'])
 }

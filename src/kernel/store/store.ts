@@ -1,10 +1,10 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
+import type { Statements } from '../database/statement.ts'
 import type { KnownSize } from '../database/table-size.ts'
 import type { closeStatement, windowsStatement } from '../sql/close.ts'
-import type { Commit } from '../sql/setting.ts'
-import type { Statements } from '../sql/statements.ts'
+import type { Commit } from '../sql/guard.ts'
 import type { keysStatement, lookEachStatement } from '../sql/usage.ts'
 import type { Answers, Asked, Namespace, Request } from './call.ts'
 

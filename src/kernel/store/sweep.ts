@@ -1,8 +1,8 @@
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
+import { kept } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { MAX_SWEPT, sweepStatement } from '../sql/remove.ts'
-import { kept } from '../sql/statements.ts'
 import type { Asking, Store, Table } from './store.ts'
 
 /** The pause after a sweep that left no expired rows. */

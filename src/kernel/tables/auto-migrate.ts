@@ -4,8 +4,8 @@ import type { Database } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
-import { createStatements, storageStatements, tableShapeOf } from './ddl.ts'
-import { textLiteral } from './table-name.ts'
+import { createStatements, storageStatements } from './ddl.ts'
+import { quotedName, textLiteral } from './table-name.ts'
 
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 
@@ -35,8 +35,7 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
-      const { quoted } = tableShapeOf(tables[name])
-      return `if to_regclass(${textLiteral(quoted)}::text) is null then ${statements.join('; ')}; end if;`
+      return `if to_regclass(${textLiteral(quotedName(tables[name]))}::text) is null then ${statements.join('; ')}; end if;`
     }),
   ]
   try {
@@ -50,8 +49,8 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
 async function exist(db: Database, { ephemeral, durable }: RateLimitTables): Promise<boolean> {
   const rows = await execute(
     db,
-    sql`select to_regclass(${tableShapeOf(ephemeral).quoted}::text) is not null
-      and to_regclass(${tableShapeOf(durable).quoted}::text) is not null as present`,
+    sql`select to_regclass(${quotedName(ephemeral)}::text) is not null
+      and to_regclass(${quotedName(durable)}::text) is not null as present`,
   )
   return onlyRow(rows)?.['present'] === true
 }

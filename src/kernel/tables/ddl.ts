@@ -1,10 +1,7 @@
-import { getTableConfig, type PgPolicy } from 'drizzle-orm/pg-core'
+import type { SQL } from 'drizzle-orm'
+import { getTableConfig, PgDialect, type PgPolicy } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import { onceFor } from '../base/once-for.ts'
-import { checkTablesGiven } from '../database/given.ts'
-import { createPolicy, secure } from './policies.ts'
-import { SHIPPED } from './shipped.ts'
 import { quote, quotedName, textLiteral } from './table-name.ts'
 
 /** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
@@ -91,28 +88,11 @@ export function createIndex(table: RateLimitTable, condition: 'IF NOT EXISTS ' |
   return `CREATE INDEX ${condition}${quote(indexName)} ON ${quoted} (${index.map(quote).join(', ')})`
 }
 
-/** Options of how the tables are stored. */
-export interface StorageOptions {
-  /**
-   * Whether the ephemeral table is logged too, for servers that empty UNLOGGED tables whenever they stop.
-   * Default: `false`.
-   */
-  readonly logged?: boolean
-}
-
-const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: true }
-
-/** @throws RatelimitError `INVALID_OPTION` */
-export function checkStorageOptions(options: StorageOptions): void {
-  checkOptions(options, STORAGE_NAMES)
-  checkSwitch(options.logged, 'logged')
-}
-
 /** The statements for settings that Drizzle's schema cannot express. */
 export function storageStatements(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
-  { logged = false }: StorageOptions = {},
+  logged = false,
 ): readonly string[] {
   const { quoted } = tableShapeOf(table)
   return [
@@ -140,42 +120,35 @@ export function setStatistics(quoted: string, { prefix }: RateLimitTable): strin
   return `ALTER TABLE ${quoted} ALTER COLUMN ${quote(prefix.name)} SET STATISTICS 0`
 }
 
-/**
- * The statements that create missing tables and their Postgres schema, as drizzle-kit's first migration does.
- * Each is safe to run again.
- *
- * For applications that do not migrate with drizzle-kit. It is a list, because some drivers accept only one
- * statement at a time.
- *
- * @param tables Default: the two tables of the package.
- * @throws RatelimitError `INVALID_OPTION`
- *
- * @example
- * ```ts
- * import { storageSql, tableSql } from 'drizzle-ratelimit'
- * import { db } from './app.ts'
- *
- * for (const statement of [...tableSql(), ...storageSql()]) await db.execute(statement)
- * ```
- */
-export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
-  checkTablesGiven(tables)
-  return [...new Set([tables.ephemeral, tables.durable].flatMap(createStatements))]
+/** Switches row level security on. */
+export function secure(quoted: string): string {
+  return `ALTER TABLE ${quoted} ENABLE ROW LEVEL SECURITY`
 }
 
-/**
- * The statements that make the ephemeral table UNLOGGED and set the storage parameters of both tables, as the
- * migration by `npx drizzle-ratelimit storage` does. Each is safe to run again.
- *
- * @param tables Default: the two tables of the package.
- * @param options With `logged: true` the ephemeral table is logged, and the rest is the same.
- * @throws RatelimitError `INVALID_OPTION`
- */
-export function storageSql(tables: RateLimitTables = SHIPPED, options: StorageOptions = {}): string[] {
-  checkTablesGiven(tables)
-  checkStorageOptions(options)
-  return [
-    ...storageStatements(tables.ephemeral, 'ephemeral', options),
-    ...storageStatements(tables.durable, 'durable', options),
+/** Creates a policy of a table, unless there is one of its name. */
+export function createPolicy(quoted: string, policy: PgPolicy): string {
+  const { name, as, for: command, to, using, withCheck } = policy
+  const parts = [
+    `CREATE POLICY ${quote(name)} ON ${quoted}`,
+    ...(as ? [`AS ${as}`] : []),
+    ...(command ? [`FOR ${command}`] : []),
+    ...(to ? [`TO ${rolesIn(to).join(', ')}`] : []),
+    ...(using ? [`USING (${conditionText(using)})`] : []),
+    ...(withCheck ? [`WITH CHECK (${conditionText(withCheck)})`] : []),
   ]
+  const there = `SELECT FROM pg_policy WHERE polrelid = ${textLiteral(quoted)}::regclass AND polname = ${textLiteral(name)}`
+  return `DO ${textLiteral(`BEGIN IF NOT EXISTS (${there}) THEN ${parts.join(' ')}; END IF; END`)}`
+}
+
+/** Words of SQL, which are no names of roles. */
+const WORDS = ['public', 'current_role', 'current_user', 'session_user']
+
+function rolesIn(to: NonNullable<PgPolicy['to']>): string[] {
+  if (Array.isArray(to)) return to.flatMap(rolesIn)
+  if (typeof to !== 'string') return [quote(to.name)]
+  return [WORDS.includes(to) ? to : quote(to)]
+}
+
+function conditionText(condition: SQL): string {
+  return new PgDialect().sqlToQuery(condition.inlineParams()).sql
 }

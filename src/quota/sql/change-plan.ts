@@ -2,9 +2,9 @@ import { and, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
 import type { AnyAlgorithm } from '../../kernel/limits/algorithm.ts'
-import { answered } from '../../kernel/sql/answered.ts'
 import { builder, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import {
+  answered,
   forEach,
   fromColumn,
   isOfKind,
@@ -14,11 +14,10 @@ import {
   storedState,
   toColumn,
 } from '../../kernel/sql/columns.ts'
-import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
+import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
-import { isOfPeriods } from '../../kernel/sql/periods.ts'
+import { isOfPeriods } from '../../kernel/sql/places.ts'
 import { insertRow, lockedRow, newRows } from '../../kernel/sql/rows.ts'
-import { transactionSettings } from '../../kernel/sql/setting.ts'
 
 const [FOUND, TIMED, CHANGED, BEGUN] = [
   'ratelimit_found',

@@ -5,10 +5,9 @@ import { ROWS } from '../../kernel/limits/rows.ts'
 import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { callsFrom } from '../../kernel/sql/calls.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from '../../kernel/sql/columns.ts'
-import { guard, guardedStatement } from '../../kernel/sql/guard.ts'
+import { type Commit, guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
-import { type Commit, transactionSettings } from '../../kernel/sql/setting.ts'
 
 export interface LeaseSource {
   readonly table: RateLimitTable

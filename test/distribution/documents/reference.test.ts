@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises'
 import { beforeAll, expect, test } from 'vitest'
-import { OPTIONS } from '../../../src/kernel/options/table.ts'
+import { OPTIONS } from '../../../src/kernel/options/settings.ts'
 import { referencePages } from '../../../tools/reference/pages.ts'
 
 let pages: ReadonlyMap<string, string>

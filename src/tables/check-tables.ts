@@ -1,25 +1,25 @@
-import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
-import { warnOnce } from '../base/warn.ts'
-import type { Database } from '../database/database.ts'
-import { checkDatabase, checkTablesGiven } from '../database/given.ts'
-import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { warnOnce } from '../kernel/base/warn.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { checkDatabase, checkTablesGiven } from '../kernel/options/checks.ts'
 import {
-  checkStorageOptions,
   columnDefinition,
   createIndex,
+  createPolicy,
   createStatements,
   primaryKeyDefinition,
   STORAGE_PARAMETERS,
-  type StorageOptions,
+  secure,
   setParameters,
   setPersistence,
   setStatistics,
   storageStatements,
   tableShapeOf,
-} from './ddl.ts'
-import { createPolicy, secure } from './policies.ts'
-import { SHIPPED } from './shipped.ts'
-import { printable, quote } from './table-name.ts'
+} from '../kernel/tables/ddl.ts'
+import { SHIPPED } from '../kernel/tables/shipped.ts'
+import { printable, quote } from '../kernel/tables/table-name.ts'
+import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
+import { checkStorageOptions, type StorageOptions } from './table-sql.ts'
 
 /** One difference between the database and the expected tables. */
 export interface TableDifference {
@@ -46,7 +46,7 @@ export interface TableDifference {
  * @example
  * ```ts
  * import { checkTables } from 'drizzle-ratelimit'
- * import { db } from './app.ts'
+ * import { db } from '../kernel/tables/app.ts'
  *
  * for (const { message, sql } of await checkTables(db)) console.warn(message, sql)
  * ```
@@ -81,7 +81,7 @@ async function differences(
     return [
       {
         message: printable(message),
-        sql: [...createStatements(table), ...storageStatements(table, persistence, options)],
+        sql: [...createStatements(table), ...storageStatements(table, persistence, options.logged)],
       },
     ]
   }
