@@ -1,6 +1,9 @@
+import { MAX_MS } from '../kernel/duration.ts'
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { hasGrants } from '../kernel/options/validate.ts'
+import { lockout } from './limit.ts'
 
 const NO_MEMORY = 'A block holds at once in every process, so no memory answers before it.'
 
@@ -15,6 +18,9 @@ const EXCLUDES: readonly Exclusion[] = [
     'Not yet: the grants of a key are rows of their own.',
   ],
 ]
+
+/** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
+const GATE: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
 
 /**
  * Lets `block` deny the keys of a limiter for a time, whatever they have used. Each charge then looks at a
@@ -33,5 +39,5 @@ const EXCLUDES: readonly Exclusion[] = [
  */
 export function blocks(): Layer {
   const layer: Layer = { name: 'blocks' }
-  return ownLayer(layer, { excludes: EXCLUDES, blocks: true })
+  return ownLayer(layer, { excludes: EXCLUDES, blocks: GATE })
 }

@@ -9,7 +9,7 @@ import { checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../kernel/options/validate.ts'
 import type { RowColumns } from '../kernel/sql/columns.ts'
-import { type RowNumber, rowNumber } from '../kernel/sql/row.ts'
+import { type RowNumber, rowNumber } from './row.ts'
 
 export type { RowColumns }
 

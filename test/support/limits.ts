@@ -3,7 +3,7 @@ import { DateTime } from 'luxon'
 import { calendarWindow } from '../../src/calendar/calendar-window.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import type { StoredLimiter } from '../../src/kernel/limits/algorithm.ts'
-import { lockout } from '../../src/kernel/limits/lockout.ts'
+import { lockout } from '../../src/lockout/limit.ts'
 import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.

@@ -44,7 +44,7 @@ export async function unblockKey(called: LimiterCall, tx: At): Promise<void> {
  * @throws RatelimitError `INVALID_OPTION`
  */
 function blocksOf({ checker, call }: LimiterCall): LimiterCall {
-  if (checker.terms.blocks) return { checker: gateOf(checker), call: changingRequest(call.key) }
+  if (checker.terms.blocks) return { checker: gateOf(checker), call: changingRequest(checker, call.key) }
   checkOption(
     call.limiter.algorithm.numbers.block !== undefined,
     'block and unblock need use: [blocks()], or a limiter made by lockout.',

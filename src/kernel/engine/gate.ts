@@ -3,9 +3,7 @@ import { capacityOf } from '../answers/capacity.ts'
 import { deniedUntil } from '../answers/made.ts'
 import type { Denied } from '../answers/results.ts'
 import { onceFor } from '../base/once-for.ts'
-import { MAX_MS } from '../duration.ts'
 import type { StoredLimiter } from '../limits/algorithm.ts'
-import { lockout } from '../limits/lockout.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import { BLOCKED } from '../sql/own-prefixes.ts'
 import { type Call, lookAt, neededBy, type Request } from '../store/call.ts'
@@ -16,25 +14,27 @@ import { degraded } from './layers.ts'
 import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
-// The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
-// that was blocked.
+// The gate of a limiter whose keys can be blocked: a row for each key that was blocked.
 
-/** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
-const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
+/** The limiter of the gate's rows, from the layer that lets keys be blocked. */
+function limiterOfGate({ terms }: Checker): StoredLimiter {
+  if (!terms.blocks) throw new TypeError('The limiter has no gate.')
+  return terms.blocks
+}
 
 /** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
 export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ onceFor((owner) =>
-  companionChecker(owner, { prefix: owner.rows.namespace.prefix + BLOCKED, limiter: LIMIT }),
+  companionChecker(owner, { prefix: owner.rows.namespace.prefix + BLOCKED, limiter: limiterOfGate(owner) }),
 )
 
 /** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */
-export function passing(key: string): Request {
-  return { ...changingRequest(key), atLeast: 1 }
+export function passing(owner: Checker, key: string): Request {
+  return { ...changingRequest(owner, key), atLeast: 1 }
 }
 
 /** A call of the gate that is to change its row. */
-export function changingRequest(key: string): Request {
-  return lookAt(key, LIMIT)
+export function changingRequest(owner: Checker, key: string): Request {
+  return lookAt(key, limiterOfGate(owner))
 }
 
 /** The denial of a call whose key is blocked. */
@@ -49,9 +49,9 @@ export async function blockOn(
   tx: At,
   bounds?: Bounds,
 ): Promise<Blocked | undefined> {
-  const look = changingRequest(call.key)
+  const look = changingRequest(owner, call.key)
   const { decision } = await gateOf(owner).decide(look, tx, bounds)
-  const until = endOfBlock(decision)
+  const until = endOfBlock(look, decision)
   if (until === undefined) return undefined
   return { ...deniedUntil(until, decision.now, call.limiter.limit), blockedUntil: until }
 }
@@ -93,7 +93,7 @@ async function denialBehind(
 }
 
 /** When the block in a gate's row ends. Undefined if the row has none. */
-export function endOfBlock(look: Snapshot): number | undefined {
-  const until = whenAvailable(LIMIT, look, 1)
+export function endOfBlock({ limiter }: Request, look: Snapshot): number | undefined {
+  const until = whenAvailable(limiter, look, 1)
   return until > look.now ? until : undefined
 }

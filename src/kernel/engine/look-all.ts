@@ -38,7 +38,7 @@ export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promi
 async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const usages = await usagesOf(checker, calls, tx)
   if (!checker.terms.blocks) return usages
-  const looks = calls.map(({ key }) => changingRequest(key))
+  const looks = calls.map(({ key }) => changingRequest(checker, key))
   const blocks = await usagesOf(gateOf(checker), looks, tx)
   return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
 }

@@ -1,5 +1,6 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { HANDLE } from '../base/handle.ts'
+import type { StoredLimiter } from '../limits/algorithm.ts'
 import type { AnyLayer } from '../options/choices.ts'
 import type { Layer } from '../options/layer.ts'
 import type { Settings } from '../options/settings.ts'
@@ -29,8 +30,8 @@ export interface OwnParts {
   readonly table?: (table: RateLimitTable) => Table
   /** Takes units of its keys in advance. */
   readonly inAdvance?: NonNullable<Alone['inAdvance']>
-  /** Whether keys can be blocked. */
-  readonly blocks?: true
+  /** Lets keys be blocked, in rows of this limiter that no call charges. */
+  readonly blocks?: StoredLimiter
   /** What gets to know how its calls were answered. */
   begin?(parts: LayerParts): Layer[]
 }

@@ -1,6 +1,6 @@
 import type { ReportedFacts } from '../answers/answer.ts'
 import type { RatelimitError } from '../errors.ts'
-import type { Limiter } from '../limits/algorithm.ts'
+import type { Limiter, StoredLimiter } from '../limits/algorithm.ts'
 import type { Layer } from '../options/layer.ts'
 import type { Watch } from '../queue/long-waits.ts'
 import type { Asking } from '../store/store.ts'
@@ -24,8 +24,8 @@ export interface LimiterTerms {
   readonly keepEnded: boolean
   /** How long after the end of a period a settlement corrects it. */
   readonly graceMs: number
-  /** Whether keys can be blocked, so that charges ask the gate too. */
-  readonly blocks: boolean
+  /** If keys can be blocked, so that charges ask the gate too: the limiter of the gate's rows. */
+  readonly blocks: StoredLimiter | undefined
   /** What gets to know how calls were answered. */
   readonly layers: readonly Layer[]
   /** Hashes keys, if hashes are stored. */

@@ -52,7 +52,10 @@ export function askedOf(
 ): CombinedCalls {
   const ids = used.filter((id) => id !== undefined)
   const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
-  const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
+  const gates = gated.map(({ checker, call }) => ({
+    checker: gateOf(checker),
+    call: passing(checker, call.key),
+  }))
   const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
   const checkers = eachOnce(all.map(({ checker }) => checker))
   const [first] = checkers
@@ -120,7 +123,7 @@ function usedIds({ ids }: CombinedCalls, { looks }: Found): readonly RowRequest[
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
 export function blockedUntil(asked: CombinedCalls, { looks }: Found, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
-  return gate && endOfBlock(found(looks, gate))
+  return gate && endOfBlock(gate, found(looks, gate))
 }
 
 /** The state of a limit without a row. If its key can be blocked, the block's row has the database's time. */

@@ -1,9 +1,16 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expression, PeriodAt, StoredLimiter } from '../limits/algorithm.ts'
-import { isEndless, MAX_COUNT } from '../limits/limiter.ts'
-import { name, Parameters } from './builder.ts'
-import { forEach, fromColumn, type RowColumns, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
+import type { AnyAlgorithm, Expression, PeriodAt, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { isEndless, MAX_COUNT } from '../kernel/limits/limiter.ts'
+import { name, Parameters } from '../kernel/sql/builder.ts'
+import {
+  forEach,
+  fromColumn,
+  type RowColumns,
+  rowColumns,
+  SQL_NAMES,
+  STATE_COLUMNS,
+} from '../kernel/sql/columns.ts'
+import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from '../kernel/sql/levels.ts'
 
 /** The columns of a table, by its name or alias in a query. */
 export function columnsOf(table: string): RowColumns {

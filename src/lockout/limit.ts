@@ -1,11 +1,17 @@
 import { sql } from 'drizzle-orm'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { type Duration, parseDuration } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
-import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
-import { limiterOf, MAX_COUNT } from './limiter.ts'
-import { type ColumnOf, ROWS } from './rows.ts'
-import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type {
+  Algorithm,
+  Expression,
+  Expressions,
+  Numbers,
+  StoredLimiter,
+} from '../kernel/limits/algorithm.ts'
+import { limiterOf, MAX_COUNT } from '../kernel/limits/limiter.ts'
+import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
+import { checkTokens, countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 
 type Column = ColumnOf<'lockout'>
 type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
