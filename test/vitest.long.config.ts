@@ -76,8 +76,11 @@ const drivers: readonly TestProjectConfiguration[] = [
   project('postgres-js', '1.0', ...CONTRACT, 'busy'),
 ]
 
-/** What `npm test` leaves out on its server: quotas of all algorithms, with more random calls, and the rest. */
-const server = named('node-postgres 1.0 long', project('node-postgres', '1.0', 'quotas', 'busy', 'long'))
+/** What `npm test` leaves out on its server: all algorithms, with more random calls, and the rest. */
+const server = named(
+  'node-postgres 1.0 long',
+  project('node-postgres', '1.0', 'answers', 'quotas', 'routes', 'busy', 'long'),
+)
 
 /** The statements for tables that Citus has distributed, where they are others. */
 const statementsOfCitus = distributed(

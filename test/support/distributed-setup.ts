@@ -106,8 +106,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/zero.test.ts': ['credits'],
   'quota/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
   'behaviour/statements/count.test.ts': [],
-  'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],
-  'behaviour/tables/layouts.test.ts': ['an archive that inherits from the table loses and changes nothing'],
   'behaviour/transactions/limit-all.test.ts': [
     'new rows are two statements, and known ones one, alone and joined',
     'where most keys are new, a list is one statement',

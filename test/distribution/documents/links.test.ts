@@ -23,6 +23,13 @@ function anchorsOf(page: string): string[] {
   )
 }
 
+function isThere(file: string): Promise<boolean> {
+  return access(file).then(
+    () => true,
+    () => false,
+  )
+}
+
 test('each link leads to a file and a heading that exist', async () => {
   const all = await texts()
   const broken: string[] = []
@@ -34,15 +41,27 @@ test('each link leads to a file and a heading that exist', async () => {
     for (const [, path = '', anchor] of found) {
       links++
       const file = path === '' ? from : normalize(join(from.endsWith('.md') ? dirname(from) : '.', path))
-      const isThere = await access(file).then(
-        () => true,
-        () => false,
-      )
       const headings = anchorsOf(all.get(file) ?? '')
-      if (!isThere || (anchor && !headings.includes(anchor)))
+      if (!(await isThere(file)) || (anchor && !headings.includes(anchor)))
         broken.push(`${from} -> ${path}#${anchor ?? ''}`)
     }
   }
   expect(links).toBeGreaterThan(100)
   expect(broken).toEqual([])
+})
+
+test('each file that a page names exists', async () => {
+  const missing: string[] = []
+  let named = 0
+  for (const [page, text] of await texts()) {
+    if (!page.endsWith('.md') || page === 'CHANGELOG.md') continue
+    for (const [, file = ''] of text.matchAll(
+      /`((?:src|schema|test|tools|bench|mutants|examples)\/[\w./-]+)`/g,
+    )) {
+      named++
+      if (!(await isThere(file))) missing.push(`${page}: ${file}`)
+    }
+  }
+  expect(named).toBeGreaterThan(100)
+  expect(missing).toEqual([])
 })
