@@ -15,7 +15,7 @@ import { keysStatement, lookEachStatement } from '../kernel/sql/usage.ts'
 import { askOne, askToLook, askToTake } from '../kernel/store/ask.ts'
 import type { Answers, Asked, Request } from '../kernel/store/call.ts'
 import { removeRow } from '../kernel/store/fill.ts'
-import type { Asking, Steps, Store, Texts } from '../kernel/store/store.ts'
+import type { Steps, Store, Target, Texts } from '../kernel/store/store.ts'
 import { readShards, type Shards } from './shards.ts'
 import {
   closeShardStatement,
@@ -52,12 +52,12 @@ export class CitusStore implements Store, Steps {
     this.#statements = statements
   }
 
-  take(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
-    return askToTake(asking, asked, takeShardStatement)
+  take(target: Target, asked: readonly Asked[]): Promise<Answers> {
+    return askToTake(target, asked, takeShardStatement)
   }
 
-  look(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
-    return askToLook(asking, asked, lookShardsStatement)
+  look(target: Target, asked: readonly Asked[]): Promise<Answers> {
+    return askToLook(target, asked, lookShardsStatement)
   }
 
   /** Reads where the shards are, unless that is known. */
@@ -84,13 +84,13 @@ export class CitusStore implements Store, Steps {
    * Citus works out an insert on the coordinator, so this inserts rows without a state. The take then reads the
    * clock of their own server. Rows that it does not write are removed.
    */
-  async make(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-    const { connection, namespace } = asking
+  async make(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+    const { connection, namespace } = target
     const { prefix } = namespace
     const keys = asked.map(({ request }) => request.key)
     if (waits) await this.#insert(connection, prefix, keys)
     else await this.#insertAtOnce(connection, prefix, keys)
-    const answers = await (waits ? askOne(asking, asked[0] as Asked, true) : this.take(asking, asked))
+    const answers = await (waits ? askOne(target, asked[0] as Asked, true) : this.take(target, asked))
     const unwritten = asked.flatMap(({ request: { key, limiter } }, place) => {
       const answer = answers[place]
       return answer && limiter.startsFull && answer.granted <= 0 ? [key] : []
@@ -154,11 +154,11 @@ export class CitusStore implements Store, Steps {
    * Citus works out the time of an insert on the coordinator, so the row is removed, and then made by a refund,
    * whose time is that of the row's own server.
    */
-  async fill(asking: Asking, request: Request): Promise<void> {
-    const { connection } = asking
+  async fill(target: Target, request: Request): Promise<void> {
+    const { connection } = target
     const refund = { ...request, rate: -request.limiter.params.limit, purpose: 'adjust' } as const
     const work = async (own: Connection) => {
-      const asks = { ...asking, connection: own }
+      const asks = { ...target, connection: own }
       await removeRow(asks, request.key)
       await decideOne(asks, { request: refund, calls: { length: 1 } })
     }

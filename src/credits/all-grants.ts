@@ -22,7 +22,7 @@ import {
   requestFor,
 } from '../kernel/store/call.ts'
 import { exactNumber } from '../kernel/store/number-columns.ts'
-import type { Asking } from '../kernel/store/store.ts'
+import type { Target } from '../kernel/store/store.ts'
 import { ALL_GRANTS } from './grant.ts'
 import type { Account } from './seen.ts'
 import { takeGrantsStatement } from './sql/take-grants.ts'
@@ -115,17 +115,17 @@ export async function lookAtGrants(account: Account, tx: At): Promise<readonly R
   return decision.rows ?? []
 }
 
-async function look(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
+async function look(target: Target, asked: readonly Asked[]): Promise<Answers> {
   const keys = asked.map(({ request }) => request.key)
-  const rows = await askForGrants(asking, 'grants', grantsStatement, keys, { ended: 0, most: MANY })
+  const rows = await askForGrants(target, 'grants', grantsStatement, keys, { ended: 0, most: MANY })
   return rowsOfEach(asked, rows).map((own) => {
     const [now, { params }] = [exactNumber(own[0]?.['now']), ALL_GRANTS]
     return { now, state: freshState(ALL_GRANTS, now, params), granted: 0, params, rows: own }
   })
 }
 
-async function take(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  const { commit } = asking
+async function take(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+  const { commit } = target
   const requests = asked.map(({ request }) => request)
   const givesBack = requests[0]?.purpose === 'adjust'
   const isMany = asked.length > 1
@@ -145,7 +145,7 @@ async function take(asking: Asking, asked: readonly Asked[], waits: boolean): Pr
   }
   const does = givesBack ? 'adjust' : 'take'
   const name = `${does} grants ${commit} ${waits} ${isMany}`
-  const rows = await askForGrants(asking, name, statement, keys, values, does)
+  const rows = await askForGrants(target, name, statement, keys, values, does)
   return rowsOfEach(asked, rows).map((own): Decision | undefined => {
     const [row] = own
     if (row?.['decided'] !== true) return undefined
@@ -168,7 +168,7 @@ export function askForGrants(
     connection,
     table,
     namespace: { prefix, clock: clockMs },
-  }: Pick<Asking, 'connection' | 'table' | 'namespace'>,
+  }: Pick<Target, 'connection' | 'table' | 'namespace'>,
   name: string,
   statement: (source: GrantsSource) => Statement,
   keys: readonly string[],

@@ -8,12 +8,12 @@ import type { BlockOptions, LimitOptions, OnceOptions, TxOptions } from '../kern
 import type {
   Coalescing,
   Degrading,
-  EitherWay,
   Layered,
+  NoConnections,
+  NoDegrading,
   QuotaTable,
   Reporting,
   Sweeping,
-  Throwing,
 } from '../kernel/options/choices.ts'
 import type { CommonConfig } from '../kernel/options/config.ts'
 
@@ -23,8 +23,8 @@ type EitherCredits<D> = Omit<CommonConfig<D>, 'limiter' | 'onOtherPlan'> &
   Pick<Sweeping, 'cleanupProbability'> &
   QuotaTable &
   Reporting &
-  (Coalescing | EitherWay) &
-  (Degrading | Throwing)
+  (Coalescing | NoConnections) &
+  (Degrading | NoDegrading)
 
 /** Options of the constructor of `Credits` without `dated`. */
 type UndatedConfig<D> = EitherCredits<D> &

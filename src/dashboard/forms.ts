@@ -4,7 +4,7 @@ import { href, page } from './layout.ts'
 import type { Limit } from './limit.ts'
 
 /** What forms need. */
-export interface Asking {
+export interface Target {
   readonly token: string
   /** The key as addresses name it. */
   readonly id: string
@@ -12,7 +12,7 @@ export interface Asking {
 }
 
 /** A form for each of the acts that the viewer may do: to the key, or to something that it holds. */
-export function actForms(acts: readonly Act[], limit: Limit, asking: Asking, held?: string): Html {
+export function actForms(acts: readonly Act[], limit: Limit, asking: Target, held?: string): Html {
   const allowed = acts.filter(({ needs }) => asking.allow.includes(needs))
   const forms = allowed.map(
     (
@@ -43,7 +43,7 @@ export function confirmPage(
     readonly key: string
     readonly values: FieldValues
   },
-  { token, id }: Asking,
+  { token, id }: Target,
 ): string {
   const { held } = values
   const given = act.fields.map(({ name, label, of }) => {

@@ -1,7 +1,7 @@
 import { counted } from '../kernel/base/readable.ts'
 import type { Act, Held, Holding, ShownKey } from '../kernel/engine/shown.ts'
 import { chart } from './chart.ts'
-import { type Asking, actForms } from './forms.ts'
+import { actForms, type Target } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
 import { type Looking, page } from './layout.ts'
@@ -34,7 +34,7 @@ export async function keyPage(
     /** What has changed just now. */
     readonly said: string | undefined
   },
-  asking: Asking,
+  asking: Target,
   looking: Looking,
 ): Promise<string> {
   // A hash is the key of limits that store hashes, and tells nothing of the others.
@@ -92,7 +92,7 @@ function summary(all: readonly Known[], looking: Looking): Html {
 function ofLimit(
   { limit, now, shown, held, bars, acts }: Known,
   place: number,
-  asking: Asking,
+  asking: Target,
   looking: Looking,
 ): Html {
   const { name } = limit
@@ -115,7 +115,7 @@ ${held.map(([holding, found]) => {
 ${acts.length === 0 ? undefined : actForms(mayDo(acts, shown), limit, asking)}</section>`
 }
 
-function unseenOf({ limit, acts, shown }: Known, asking: Asking): Html {
+function unseenOf({ limit, acts, shown }: Known, asking: Target): Html {
   const forms = mayDo(acts, shown).filter(({ needs }) => asking.allow.includes(needs))
   if (forms.length === 0) return html`<p>${limit.name}</p>`
   return html`<details><summary>${limit.name}</summary>${actForms(forms, limit, asking)}</details>`

@@ -11,7 +11,7 @@ import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../kernel/sql/d
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
 import type { Request } from '../kernel/store/call.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
-import type { Asking } from '../kernel/store/store.ts'
+import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
 import { MisraGries } from './misra-gries.ts'
 
@@ -35,7 +35,7 @@ interface PendingCounts {
  */
 export class DenialCounts implements Layer {
   readonly name: string = 'denials'
-  readonly #rows: Asking
+  readonly #rows: Target
   readonly #goOn: GoOn
   readonly #everyMs: number
   readonly #decider: AloneDecider

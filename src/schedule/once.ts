@@ -14,7 +14,7 @@ import type { Once } from '../kernel/options/calls.ts'
 import { decideOne } from '../kernel/queue/decide.ts'
 import { type Call, type Decision, lookAt, type Request, requestFor } from '../kernel/store/call.ts'
 import { removeRow } from '../kernel/store/fill.ts'
-import type { Asking } from '../kernel/store/store.ts'
+import type { Target } from '../kernel/store/store.ts'
 import { cancelOf } from './start.ts'
 
 // Starts that are given once for an id. The row of the id is a window that begins at the start, so it also says
@@ -107,7 +107,7 @@ export function cancelOnce(
     // It locks the row of the id, which another process may have freed or used again.
     const { granted, state } = await idIn(id, own, { startsAt, times: 2 })
     if (granted === 0 || state.count !== 1 || state.windowStart !== startsAt) return false
-    await removeRow(askingOn(id, own), id.key)
+    await removeRow(targetOn(id, own), id.key)
     return true
   }
   return withinTimeout([checker], tx, (at) =>
@@ -118,7 +118,7 @@ export function cancelOnce(
 /** The start that was given for the id. Undefined if the id is free. */
 async function startWith(id: Id, connection: Connection): Promise<Repeated | undefined> {
   const request = lookAt(id.key, fixedWindow(1, id.lengthMs))
-  const { state } = await decideOne(askingOn(id, connection), { request, calls: ONE })
+  const { state } = await decideOne(targetOn(id, connection), { request, calls: ONE })
   const { count = 0, windowStart } = state
   return count > 0 && windowStart !== undefined ? { repeated: true, startsAt: windowStart } : undefined
 }
@@ -130,10 +130,10 @@ function idIn(
   { startsAt, times }: { readonly startsAt: number; readonly times: number },
 ): Promise<Decision> {
   const request = requestFor(id.key, fixedWindow(times, id.lengthMs), 'take', 1)
-  return decideOne({ ...askingOn(id, own), clockMs: startsAt }, { request, calls: ONE })
+  return decideOne({ ...targetOn(id, own), clockMs: startsAt }, { request, calls: ONE })
 }
 
-function askingOn({ checker }: Id, connection: Connection): Asking {
+function targetOn({ checker }: Id, connection: Connection): Target {
   return { ...checker.rows, connection, commit: 'as the session' }
 }
 

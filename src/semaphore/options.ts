@@ -2,7 +2,7 @@ import type { NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { Duration } from '../kernel/duration.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
-import type { EitherWay, Sweeping } from '../kernel/options/choices.ts'
+import type { NoConnections, Sweeping } from '../kernel/options/choices.ts'
 import type { CommonConfig } from '../kernel/options/config.ts'
 
 /** The options that mean the same for every limiter. */
@@ -11,7 +11,7 @@ type Common = Pick<
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
   Pick<Sweeping, 'cleanupProbability'> &
-  Pick<EitherWay, 'coalesce'>
+  Pick<NoConnections, 'coalesce'>
 
 interface SlotOptions extends Common {
   /** How many slots a key has: a whole number from 0 to 1,000. 0 denies. */

@@ -8,7 +8,7 @@ import { Direct } from '../queue/direct.ts'
 import type { Dispatcher } from '../queue/queue.ts'
 import { Room, type WaitingCalls } from '../queue/room.ts'
 import { addsTo, type Call, type Request } from '../store/call.ts'
-import type { Asking } from '../store/store.ts'
+import type { Target } from '../store/store.ts'
 import { refusalAt } from './admission.ts'
 import { type At, type Bounds, isCallTime } from './bounds.ts'
 import { Circuit } from './circuit.ts'
@@ -27,7 +27,7 @@ export interface LimiterCall {
 
 /** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */
 export class Checker implements Memory, Parts {
-  readonly rows: Asking
+  readonly rows: Target
   readonly terms: Parts['terms']
   readonly alone: Parts['alone']
   readonly circuit: Circuit = new Circuit()
@@ -147,8 +147,8 @@ export class Checker implements Memory, Parts {
 
   async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
     try {
-      const asking = { ...this.rows, connection, commit: 'as the session' } as const
-      const decided = decideOne(asking, { request: call, calls: ONE })
+      const target = { ...this.rows, connection, commit: 'as the session' } as const
+      const decided = decideOne(target, { request: call, calls: ONE })
       const decision = await (call.purpose === 'look' ? uncharged(decided) : decided)
       const refusal = refusalOf(call, decision, 0)
       if (refusal) throw refusal

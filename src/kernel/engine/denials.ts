@@ -1,6 +1,6 @@
 import type { Moment } from '../base/moment.ts'
 import type { Decision, Request } from '../store/call.ts'
-import type { Asking } from '../store/store.ts'
+import type { Target } from '../store/store.ts'
 import { quotedName } from '../tables/table-name.ts'
 
 /** When a call was sent. */
@@ -13,7 +13,7 @@ export interface SentAt {
 
 /** What a limiter remembers of the keys of its rows. */
 export interface Memory {
-  readonly rows: Asking
+  readonly rows: Target
   /** Forgets what may not hold for the key any more: its denials after a refund, everything after a reset. */
   forget(key: string, after: 'refund' | 'reset'): void
 }
@@ -44,14 +44,14 @@ export function register(memory: Memory): void {
 /**
  * Makes every limiter of this process forget what it remembers of a key, so that the database decides again.
  */
-export function forgetEverywhere(rows: Asking, ...forgotten: Parameters<Memory['forget']>): void {
+export function forgetEverywhere(rows: Target, ...forgotten: Parameters<Memory['forget']>): void {
   for (const ref of living) {
     const memory = ref.deref()
     if (memory && areSame(memory.rows, rows)) memory.forget(...forgotten)
   }
 }
 
-function areSame(one: Asking, other: Asking): boolean {
+function areSame(one: Target, other: Target): boolean {
   if (one.namespace.prefix !== other.namespace.prefix) return false
   return quotedName(one.table.table) === quotedName(other.table.table)
 }

@@ -6,7 +6,7 @@ import type { StoredLimiter } from '../limits/algorithm.ts'
 import { sameLimiter } from '../limits/limiter.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import { type Decision, isNeverDenied, neededBy, type Request } from '../store/call.ts'
-import type { Asking } from '../store/store.ts'
+import type { Target } from '../store/store.ts'
 import { type Denials, register, type SentAt } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
@@ -29,12 +29,12 @@ interface Denial {
  * received. The cache does not see what other processes take or give back meanwhile.
  */
 export class DenyCache implements Denials {
-  readonly rows: Asking
+  readonly rows: Target
   readonly #denials: LRU<Denial>
   /** Answers to calls that were sent before this time may be older than a refund. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
-  constructor(rows: Asking, maxBlockedKeys: number) {
+  constructor(rows: Target, maxBlockedKeys: number) {
     this.rows = rows
     this.#denials = lru(maxBlockedKeys)
     register(this)

@@ -66,15 +66,15 @@ async function lookAtRows(
   { rows: { table, namespace } }: Checker,
   connection: Connection,
 ): Promise<ReadonlyMap<string, Decision>> {
-  const asking = { connection, table, namespace, commit: 'as the session' } as const
+  const target = { connection, table, namespace, commit: 'as the session' } as const
   const asked = requests.map((request) => ({ request, calls: ONCE }))
-  const answers = await table.store.look(asking, asked)
+  const answers = await table.store.look(target, asked)
   const found = new Map<string, Decision>()
   for (const [place, one] of asked.entries()) {
     const answer = answers[place]
     // Undefined if the guessed calendar period was wrong.
     const decision = answer && applies(one, answer) ? answer : undefined
-    const looked = decision ?? (await decideOne(asking, one))
+    const looked = decision ?? (await decideOne(target, one))
     const refusal = refusalOf(one.request, looked, 0)
     if (refusal) throw refusal
     found.set(one.request.key, looked)

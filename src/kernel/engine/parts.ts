@@ -3,7 +3,7 @@ import type { RatelimitError } from '../errors.ts'
 import type { Limiter, StoredLimiter } from '../limits/algorithm.ts'
 import type { Layer } from '../options/layer.ts'
 import type { Watch } from '../queue/long-waits.ts'
-import type { Asking } from '../store/store.ts'
+import type { Target } from '../store/store.ts'
 import type { Timeout } from './bounds.ts'
 import type { InAdvance, Supplier } from './in-advance.ts'
 import type { GoOn, Sweeps } from './sweeps.ts'
@@ -11,7 +11,7 @@ import type { GoOn, Sweeps } from './sweeps.ts'
 /** What a checker is made of. */
 export interface Parts {
   /** Where the rows are, and how a statement reaches them alone. */
-  readonly rows: Asking
+  readonly rows: Target
   readonly terms: LimiterTerms
   readonly alone: Alone
 }

@@ -20,9 +20,9 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   // It is enough to remove the row, unless a new row would have less than the whole limit.
   const isEnough = !isRequest(call) || call.limiter.startsFull
   const resetOn = async (connection: Connection) => {
-    const asking = { ...checker.rows, connection, commit: 'as the session' } as const
-    if (isEnough) await removeRow(asking, call.key)
-    else await fill(asking, call)
+    const target = { ...checker.rows, connection, commit: 'as the session' } as const
+    if (isEnough) await removeRow(target, call.key)
+    else await fill(target, call)
   }
   const forget = () => checker.forgetRow(call.key)
   const about = { prefix, statement: 'remove', keys: 1 } as const

@@ -1,4 +1,4 @@
-import type { Asking } from '../store/store.ts'
+import type { Target } from '../store/store.ts'
 import type { Sweeper } from '../store/sweep.ts'
 
 /** Hands work that continues after an answer to the runtime. */
@@ -13,7 +13,7 @@ export interface Sweeps {
 }
 
 /** @param keepEnded Whether to keep windows that have ended. */
-export function sweepsOf(rows: Asking, probability: number, keepEnded: boolean, goOn: GoOn): Sweeps {
+export function sweepsOf(rows: Target, probability: number, keepEnded: boolean, goOn: GoOn): Sweeps {
   /** Loaded for the first sweep. */
   let sweeper: Sweeper | undefined
   const sweep = async (clock: number | null): Promise<void> => {

@@ -18,7 +18,7 @@ export type Threshold =
       readonly used?: never
     }
 
-export interface EitherWay {
+export interface NoConnections {
   /**
    * Whether calls that arrive together share a statement. `false` gives each call its own, for runtimes where
    * the work of one request cannot resolve a promise of another. Default: `true`, but `false` in Workers.
@@ -134,7 +134,7 @@ export interface Denials {
   readonly maxBlockedKeys?: number
 }
 
-export interface Throwing {
+export interface NoDegrading {
   /**
    * The answer of a check outside a transaction if the database is unreachable, overloaded or too slow.
    * `'allow'` and `'deny'` answer with `degraded: true`. Both deny a call that has waited for its own key.

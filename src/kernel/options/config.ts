@@ -8,24 +8,24 @@ import type {
   Denials,
   DurableTable,
   EitherTable,
-  EitherWay,
   Keeping,
   Layered,
+  NoConnections,
+  NoDegrading,
   NoDenials,
   NoPeriods,
   QuotaTable,
   Reporting,
   Sweeping,
-  Throwing,
 } from './choices.ts'
 
 // The plain choice is the last one: TypeScript 5 compares a mistake with the last ones.
 
 type EitherConfig<D> = CommonConfig<D> &
   Layered<D> &
-  (Coalescing | EitherWay) &
+  (Coalescing | NoConnections) &
   (Denials | NoDenials) &
-  (Degrading | Throwing)
+  (Degrading | NoDegrading)
 
 /** Options of the constructor of {@link Ratelimit}. */
 export type RatelimitConfig<D = Database> = EitherConfig<D> & NoPeriods & (DurableTable | EitherTable)

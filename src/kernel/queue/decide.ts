@@ -10,7 +10,7 @@ import {
   type Request,
   sameRequest,
 } from '../store/call.ts'
-import type { Asking, Store } from '../store/store.ts'
+import type { Store, Target } from '../store/store.ts'
 import { Blame } from './blame.ts'
 import { HalvingDecider, inLockOrder, type StatementGroups } from './halving-decider.ts'
 import type { Watch } from './long-waits.ts'
@@ -20,7 +20,7 @@ import type { CallGroup, Decider, DeciderWork } from './queue.ts'
 export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> implements Decider {
   readonly canShare: typeof canShare = canShare
   readonly sameRequest: typeof sameRequest = sameRequest
-  readonly #alone: Asking
+  readonly #alone: Target
   readonly #watch: Watch
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
@@ -28,16 +28,16 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   /** Whether the store knows what it has to know before the first statement. */
   #isLoaded: boolean
 
-  constructor(asking: Asking, watch: Watch) {
+  constructor(target: Target, watch: Watch) {
     super()
-    this.#alone = asking
+    this.#alone = target
     this.#watch = watch
-    this.#store = asking.table.store
-    this.#isLoaded = asking.ensureTables === undefined
+    this.#store = target.table.store
+    this.#isLoaded = target.ensureTables === undefined
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
-  #asking({ sending }: DeciderWork, periodMs?: number): Asking {
+  #target({ sending }: DeciderWork, periodMs?: number): Target {
     const { connection, table, namespace, commit, several } = this.#alone
     return {
       connection: telling(connection, sending),
@@ -78,7 +78,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
 
   protected async askAlone(group: CallGroup, work: DeciderWork): Promise<Decision> {
     await this.#alone.ensureTables?.()
-    const decided = () => retrying(() => decideOne(this.#asking(work), group))
+    const decided = () => retrying(() => decideOne(this.#target(work), group))
     return this.#watch(decided)
   }
 
@@ -99,9 +99,9 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   protected async ask({ does, groups, periodMs }: KeyGroups, work: DeciderWork): Promise<Answers> {
     // An `await` takes time even without a promise.
     if (this.#alone.ensureTables) await this.#alone.ensureTables()
-    const asking = this.#asking(work, periodMs)
+    const target = this.#target(work, periodMs)
     const store = this.#store
-    const answers = () => (does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups))
+    const answers = () => (does === 'make' ? store.make(target, groups, false) : store[does](target, groups))
     return await this.#watch(() => retrying(answers))
   }
 
@@ -130,19 +130,19 @@ interface KeyGroups extends StatementGroups<Request, Decision> {
 }
 
 /** Decides one request. If another transaction holds its row, it waits. */
-export function decideOne(asking: Asking, one: Asked): Promise<Decision> {
-  let asks = asking
+export function decideOne(target: Target, one: Asked): Promise<Decision> {
+  let asks = target
   return untilDone('inserted and removed the row of a new key, or took from its grants', async () => {
     const decision = await askForOne(asks, one)
     if (!decision || applies(one, decision)) return decision
-    asks = { ...asking, periodMs: decision.now }
+    asks = { ...target, periodMs: decision.now }
     return undefined
   })
 }
 
-async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
-  const store = asking.table.store
-  if (one.request.purpose === 'look') return (await store.look(asking, [one]))[0]
-  const [taken] = await askOne(asking, one, true)
-  return taken ?? (await store.make(asking, [one], true))[0]
+async function askForOne(target: Target, one: Asked): Promise<Decision | undefined> {
+  const store = target.table.store
+  if (one.request.purpose === 'look') return (await store.look(target, [one]))[0]
+  const [taken] = await askOne(target, one, true)
+  return taken ?? (await store.make(target, [one], true))[0]
 }

@@ -22,21 +22,21 @@ import {
   reservedIn,
 } from './call.ts'
 import { mustSeeAll } from './see-all.ts'
-import type { Asking } from './store.ts'
+import type { Target } from './store.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
 
 /** Takes from the rows of many keys that have one limiter. */
 export function askToTake(
-  asking: Asking,
+  target: Target,
   asked: readonly Asked[],
   statementOf: (source: TakeSource) => Statement,
 ): Promise<Answers> {
   const [first] = asked
-  if (asking.several) return asking.several.take(asking, asked, false)
-  if (asked.length === 1 && first) return askOne(asking, first, false)
+  if (target.several) return target.several.take(target, asked, false)
+  if (asked.length === 1 && first) return askOne(target, first, false)
   const form = statementForm(asked)
-  return ask(asking, asked, {
+  return ask(target, asked, {
     name: form.name,
     does: 'take',
     build: (source) => statementOf({ ...source, ...form }),
@@ -45,10 +45,10 @@ export function askToTake(
 }
 
 /** Takes from the row of one key, or adjusts it. With `waits` it waits if another transaction holds the row. */
-export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
-  if (asking.several) return asking.several.take(asking, [one], waits)
+export function askOne(target: Target, one: Asked, waits: boolean): Promise<Answers> {
+  if (target.several) return target.several.take(target, [one], waits)
   const form = statementForm([one])
-  return ask(asking, [one], {
+  return ask(target, [one], {
     name: `${form.name} one ${waits}`,
     does: isNeverDenied(one.request.purpose) ? 'adjust' : 'take',
     build: (source) => takeOneStatement({ ...source, ...form, waits }),
@@ -57,10 +57,10 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 }
 
 /** Makes the missing rows of many keys that have one limiter. */
-export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  if (asking.several) return []
+export async function askToMake(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+  if (target.several) return []
   const form = statementForm(asked)
-  return ask(asking, asked, {
+  return ask(target, asked, {
     name: `make ${form.name} ${waits}`,
     does: 'make',
     build: (source) => makeStatement({ ...source, ...form, waits }),
@@ -71,12 +71,12 @@ export async function askToMake(asking: Asking, asked: readonly Asked[], waits: 
 
 /** Looks at the rows of many keys that have one limiter. */
 export function askToLook(
-  asking: Asking,
+  target: Target,
   asked: readonly Asked[],
   statementOf: (source: LookSource) => Statement,
 ): Promise<Answers> {
-  if (asking.several) return asking.several.look(asking, asked)
-  return ask(asking, asked, {
+  if (target.several) return target.several.look(target, asked)
+  return ask(target, asked, {
     name: 'look',
     does: 'look',
     build: statementOf,
@@ -127,7 +127,7 @@ interface StatementKind {
 
 /** It is not `async`, because it runs for each call: a promise more costs time. */
 function ask(
-  { connection, table, namespace, commit, clockMs, periodMs }: Asking,
+  { connection, table, namespace, commit, clockMs, periodMs }: Target,
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: StatementKind,
 ): Promise<Answers> {

@@ -3,13 +3,13 @@ import { kept } from '../database/statement.ts'
 import { freshState } from '../limits/limiter.ts'
 import { fillStatement, removeStatement } from '../sql/remove.ts'
 import type { Request } from './call.ts'
-import type { Asking } from './store.ts'
+import type { Target } from './store.ts'
 
 /** Writes the whole limit into the row of a key. */
-export async function fill(asking: Asking, request: Request): Promise<void> {
-  const { connection, table, namespace } = asking
+export async function fill(target: Target, request: Request): Promise<void> {
+  const { connection, table, namespace } = target
   const { steps } = table.store
-  if (steps) return steps.fill(asking, request)
+  if (steps) return steps.fill(target, request)
   const { key, limiter } = request
   const { algorithm, params } = limiter
   const clock = namespace.clock?.() ?? null
@@ -22,7 +22,7 @@ export async function fill(asking: Asking, request: Request): Promise<void> {
 }
 
 /** Removes the row of a key. */
-export async function removeRow({ connection, table, namespace }: Asking, key: string): Promise<void> {
+export async function removeRow({ connection, table, namespace }: Target, key: string): Promise<void> {
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   await runOnce(connection, statement, { prefix: namespace.prefix, key })
 }

@@ -13,8 +13,8 @@ const sweeping = /* @__PURE__ */ onFirstUse(() => import('./sweep.ts'))
 export function plainTable(table: RateLimitTable): Table {
   const statements = statementsOf(table)
   const store: Store = {
-    take: (asking, asked) => askToTake(asking, asked, takeManyStatement),
-    look: (asking, asked) => askToLook(asking, asked, lookStatement),
+    take: (target, asked) => askToTake(target, asked, takeManyStatement),
+    look: (target, asked) => askToLook(target, asked, lookStatement),
     make: askToMake,
     sweep: async (...sweep) => (await sweeping()).sweepTable({ table, statements }, ...sweep),
     shardOf: () => 0,

@@ -21,7 +21,7 @@ export interface Table {
 }
 
 /** Where and how a statement is run. */
-export interface Asking {
+export interface Target {
   readonly connection: Connection
   readonly table: Table
   readonly namespace: Namespace
@@ -39,17 +39,17 @@ export interface Asking {
 /** Keys that have other rows than one each. */
 export interface SeveralRows extends Pick<Store, 'look'> {
   /** Takes from the rows of keys, or gives back to one of each. Unless it `waits`, it skips held rows. */
-  take(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
+  take(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers>
 }
 
 /** How the rows of a table are decided, made and swept: on one server, or on several. */
 export interface Store {
   /** Takes from the rows of many keys that have one limiter. It skips rows that others hold. */
-  take(asking: Asking, asked: readonly Asked[]): Promise<Answers>
+  take(target: Target, asked: readonly Asked[]): Promise<Answers>
   /** Looks at the rows of many keys that have one limiter. */
-  look(asking: Asking, asked: readonly Asked[]): Promise<Answers>
+  look(target: Target, asked: readonly Asked[]): Promise<Answers>
   /** Makes the missing rows of many keys that have one limiter. */
-  make(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers>
+  make(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers>
   /** Deletes some expired rows of a prefix. Rows that others have locked stay. */
   sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number>
   /** The number of a key's shard. 0 until the shards are known. Keys of one shard share statements. */
@@ -75,7 +75,7 @@ export interface Steps {
   /** Locks those of the keys that no other transaction has locked, and returns them. */
   lockFree(db: Database, prefix: string, keys: readonly string[]): Promise<ReadonlySet<string>>
   /** Writes the whole limit into the row of a key. */
-  fill(asking: Asking, request: Request): Promise<void>
+  fill(target: Target, request: Request): Promise<void>
 }
 
 /** Statements that read many rows. */

@@ -3,7 +3,7 @@ import { runOnce } from '../database/run.ts'
 import { kept } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { MAX_SWEPT, sweepStatement } from '../sql/remove.ts'
-import type { Asking, Store, Table } from './store.ts'
+import type { Store, Table, Target } from './store.ts'
 
 /** The pause after a sweep that left no expired rows. */
 const REST_MS = 50
@@ -13,12 +13,12 @@ const LOST_MS = 10_000
 
 /** Deletes expired rows of a prefix in the background, one sweep at a time. */
 export class Sweeper {
-  readonly #rows: Asking
+  readonly #rows: Target
   readonly #keepEnded: boolean
   #restsUntil = Number.NEGATIVE_INFINITY
 
   /** @param keepEnded Whether to keep windows that have ended. */
-  constructor(rows: Asking, keepEnded: boolean) {
+  constructor(rows: Target, keepEnded: boolean) {
     this.#rows = rows
     this.#keepEnded = keepEnded
   }
