@@ -6,10 +6,19 @@ import { kept } from '../kernel/database/statement.ts'
 import type { Duration } from '../kernel/duration.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { fromHex } from '../kernel/engine/hex-id.ts'
-import { answerTo } from '../kernel/engine/layers.ts'
-import type { Act, Field, Held, KeysAsked, ShownKeys, ShownParts } from '../kernel/engine/shown.ts'
+import type {
+  Act,
+  Done,
+  Field,
+  FieldValues,
+  Held,
+  KeysAsked,
+  ShownKeys,
+  ShownParts,
+} from '../kernel/engine/shown.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { grantOnce } from '../kernel/lists/limit-once.ts'
+import { answerOnce, grantOnce } from '../kernel/lists/limit-once.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { GRANT } from '../kernel/sql/grants.ts'
 import { exactNumber } from '../kernel/store/number-columns.ts'
@@ -35,14 +44,14 @@ const ENDS: Field = {
   ],
 }
 
-/** A form that was shown once grants once. */
+/** A form that was shown once grants once, and takes back once. */
 function idOf(once: string): string {
   return `page:${once}`
 }
 
 export function shownUndated(checker: Checker): ShownParts {
-  const callOn = (key: string, { amount }: Readonly<Record<string, string>>) =>
-    callOf(checker.rows.namespace.prefix, balance(), key, { rate: Number(amount || Number.NaN) })
+  const callOn = (key: string, { amount }: FieldValues) =>
+    callOf(checker.rows.namespace.prefix, balance(), key, { rate: Number(amount) })
   const give: Act = {
     ...{ name: 'grant', needs: 'grant', label: 'Grant' },
     about: 'Add credits to what the key has.',
@@ -50,7 +59,7 @@ export function shownUndated(checker: Checker): ShownParts {
     run: async (key, values) => {
       const once = { id: idOf(values.once), for: '1d' } as const
       const { remaining, repeated } = await grantOnce(checker, callOn(key, values), once, undefined)
-      return repeated ? ALREADY : `${amountIn(values)} were granted: it has ${inDigits(remaining)}.`
+      return granted(values, remaining, repeated)
     },
   }
   const take: Act = {
@@ -58,19 +67,37 @@ export function shownUndated(checker: Checker): ShownParts {
     about: 'Charge credits as used. If the key has fewer, nothing is charged.',
     fields: [AMOUNT],
     run: async (key, values) => {
-      const { answer } = await answerTo(checker, callOn(key, values), undefined)
+      const once = { id: `${idOf(values.once)}:back`, for: '1d' } as const
+      const { answer } = await answerOnce({ checker, call: callOn(key, values) }, once, undefined)
+      if (answer.degraded) {
+        throw new RatelimitError(
+          'OUTCOME_UNKNOWN',
+          'The database did not answer, so nothing is known to be taken back. The same form again takes it once.',
+        )
+      }
       const left = inDigits(answer.remaining)
-      return answer.success
-        ? `${amountIn(values)} were taken back: it has ${left}.`
-        : `Nothing was taken back: it has only ${left}.`
+      if (!answer.success) return { now: `Nothing was taken back: it has ${left}.` }
+      if (answer.wouldDeny)
+        return { now: 'Nothing was taken back: it has less, and dryRun takes nothing then.' }
+      return {
+        change: `${amountIn(values)} were taken back.`,
+        now: nowHas(answer.remaining, answer.repeated),
+      }
     },
   }
   return { acts: [give, take] }
 }
 
-const ALREADY = 'They were granted before, so nothing has changed.'
+/** The same words each time, so that a log has the change even if the first time could not be written. */
+function granted(values: FieldValues, remaining: number, repeated: true | undefined): Done {
+  return { change: `${amountIn(values)} were granted.`, now: nowHas(remaining, repeated) }
+}
 
-function amountIn({ amount }: Readonly<Record<string, string>>): string {
+function nowHas(remaining: number, repeated: true | undefined): string {
+  return `${repeated ? 'That was done before, and is not done again. ' : ''}It has ${inDigits(remaining)}.`
+}
+
+function amountIn({ amount }: FieldValues): string {
   return `${inDigits(Number(amount))} credits`
 }
 
@@ -82,11 +109,10 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     fields: [AMOUNT, ENDS],
     run: async (key, values) => {
       const { once, amount, expires } = values
-      // Both are checked there.
       const ends = expires === 'never' ? {} : { expires: expires as Duration }
       const options = { id: idOf(once), ...ends }
-      const { remaining, repeated } = await grant(account(key), Number(amount || Number.NaN), options)
-      return repeated ? ALREADY : `${amountIn(values)} were granted: it has ${inDigits(remaining)}.`
+      const { remaining, repeated } = await grant(account(key), Number(amount), options)
+      return granted(values, remaining, repeated)
     },
   }
   const take: Act = {
@@ -95,7 +121,9 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     fields: [],
     run: async (key, { held = '' }) => {
       const left = await voidGrant(account(key), held, {})
-      return `The grant ${held} has ended. ${inDigits(left)} credits were taken back.`
+      if (left === 0)
+        return { now: `Nothing was taken back: the grant ${held} has nothing left, or has ended.` }
+      return { change: `The grant ${held} has ended. ${inDigits(left)} credits were taken back.` }
     },
   }
   return {

@@ -1,4 +1,4 @@
-import type { Duration } from '../kernel/duration.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
 import { reset } from '../kernel/engine/reset.ts'
 import type { Act } from '../kernel/engine/shown.ts'
@@ -21,6 +21,9 @@ export function actsOf(rows: Rows): readonly Act[] {
   const { checker } = rows.handle
   const { limiter, blocks } = checker.terms
   const isLockout = limiter.algorithm.numbers.block !== undefined
+  // A gate blocks for as long as is asked.
+  const longest = blocks ? Number.POSITIVE_INFINITY : (limiter.params['maxMs'] ?? 0)
+  const lengths = LENGTHS.filter(([length]) => parseDuration(length, 'The block') <= longest)
   const called = async (key: string) => ({ checker, call: await callOn(rows, key) })
   const unblock: Act = {
     name: 'unblock',
@@ -31,7 +34,7 @@ export function actsOf(rows: Rows): readonly Act[] {
     isFor: (shown) => shown?.blockedUntil !== undefined,
     run: async (key) => {
       await unblockKey(await called(key), undefined)
-      return 'It is not blocked any more.'
+      return { change: 'It is not blocked any more.' }
     },
   }
   const block: Act = {
@@ -39,11 +42,10 @@ export function actsOf(rows: Rows): readonly Act[] {
     needs: 'block',
     label: 'Block',
     about: 'Deny every call, whatever was used. A block that is under way is replaced.',
-    fields: [{ name: 'for', label: 'For', of: LENGTHS }],
+    fields: [{ name: 'for', label: 'For', of: lengths }],
     run: async (key, { for: length = '' }) => {
-      // It is checked there.
       await blockKey(await called(key), length as Duration, undefined)
-      return `It is blocked for ${new Map<string, string>(LENGTHS).get(length) ?? length}.`
+      return { change: `It is blocked for ${new Map<string, string>(LENGTHS).get(length) ?? length}.` }
     },
   }
   const whole: Act = {
@@ -54,7 +56,7 @@ export function actsOf(rows: Rows): readonly Act[] {
     fields: [],
     run: async (key) => {
       await reset(checker, await callOn(rows, key), undefined)
-      return 'It has its whole limit again.'
+      return { change: 'It has its whole limit again.' }
     },
   }
   return [

@@ -25,9 +25,23 @@ ${held === undefined ? html`<small>${act.about}</small>` : undefined}</form>`,
 }
 
 function fieldOf({ name, label, of }: Field): Html {
-  if (of === 'count')
+  if (typeof of === 'string')
     return html`<label>${label}<br><input name="${name}" inputmode="numeric" required pattern="[0-9]+" autocomplete="off"></label>`
   return html`<label>${label}<br><select name="${name}">${of.map(([value, words]) => html`<option value="${value}">${words}</option>`)}</select></label>`
+}
+
+/** Why a value is none of the field. Undefined if it is one. */
+export function faultIn(
+  { name, label, of }: Field,
+  values: Readonly<Record<string, string>>,
+): string | undefined {
+  const value = values[name] ?? ''
+  if (typeof of !== 'string') {
+    return of.some(([each]) => each === value) ? undefined : `${label}: choose one of the list.`
+  }
+  const isWhole = /^\d+$/.test(value) && Number.isSafeInteger(Number(value))
+  if (isWhole && (of === 'cost' || Number(value) > 0)) return undefined
+  return `${label}: a whole number${of === 'cost' ? ', or 0' : ' above 0'}.`
 }
 
 /** Asks once whether to do it. */
@@ -48,7 +62,7 @@ export function confirmPage(
   const { held } = values
   const given = act.fields.map(({ name, label, of }) => {
     const value = values[name] ?? ''
-    return html`<div><dt>${label}</dt><dd>${(of === 'count' ? undefined : new Map(of).get(value)) ?? value}</dd></div>`
+    return html`<div><dt>${label}</dt><dd>${(typeof of === 'string' ? undefined : new Map(of).get(value)) ?? value}</dd></div>`
   })
   return page(
     {

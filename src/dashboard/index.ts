@@ -38,7 +38,10 @@ export interface DashboardOptions {
   readonly authorize: (request: Request) => DashboardAnswer | Promise<DashboardAnswer>
   /** Signs the forms and seals keys in addresses. At least 16 random characters, the same in all processes. */
   readonly secret: string
-  /** Gets each change after it was made, such as for a log of who has done what. The page waits for it. */
+  /**
+   * Gets each change after it was made, such as for a log of who has done what. The page waits for it. A form
+   * that was sent again hands on the same change with the same `id`.
+   */
   readonly onAction?: ((action: DashboardAction) => unknown) | undefined
 }
 
@@ -113,8 +116,11 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
 }
 
 function statusOf({ code }: RatelimitError): number {
-  return code.startsWith('INVALID_') || code === 'NOT_RESERVED' || code === 'ALREADY_SETTLED' ? 400 : 503
+  return code.startsWith('INVALID_') || REFUSED.has(code) ? 400 : 503
 }
+
+/** A viewer has asked for what cannot be done. */
+const REFUSED: ReadonlySet<string> = new Set(['NOT_RESERVED', 'ALREADY_SETTLED', 'COUNT_OVERFLOW'])
 
 async function answer(answered: Answer): Promise<Response> {
   const isElsewhere = 'location' in answered

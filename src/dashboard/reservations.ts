@@ -37,37 +37,46 @@ export function openReservationsOf({ rows: { connection, table, namespace } }: C
   }
 }
 
+/** The row of one limit does not say whether there are others. */
+const OF_SEVERAL =
+  'If it was made in several limits together, this ends its part in this limit only, and your application can not settle the other parts by its name any more.'
+
 /** Settles and releases reservations, as their names are stored. */
 export function reservationActs(rows: Rows): readonly Act[] {
   const settle = async (key: string, { held = '' }: FieldValues, actual: number) => {
     const limiter = await rows.limiterOf?.(key)
     const each = await calledOn(rows.handle, key, { rate: 0, limiter })
     const named = { each, row: `${key}/${toHex(held)}`, hasPlan: false }
-    await inRows([named]).settle({ costs: { each: [actual] }, limiters: [limiter] }, undefined)
+    const { repeated } = await inRows([named]).settle(
+      { costs: { each: [actual] }, limiters: [limiter] },
+      undefined,
+    )
+    return repeated ? { now: 'That was done before, and is not done again.' } : {}
   }
   return [
     {
       name: 'settle',
       needs: 'settle',
       label: 'Settle',
-      about: 'Charge the actual cost in place of the estimate.',
-      fields: [{ name: 'cost', label: 'Cost', of: 'count' }],
+      about: `Charge the actual cost in place of the estimate. ${OF_SEVERAL}`,
+      fields: [{ name: 'cost', label: 'Cost', of: 'cost' }],
       of: NAME,
       run: async (key, values) => {
-        await settle(key, values, Number(values['cost']))
-        return `The reservation ${values['held']} was settled with ${inDigits(Number(values['cost']))}.`
+        const cost = Number(values['cost'])
+        const now = await settle(key, values, cost)
+        return { change: `The reservation ${values['held']} was settled with ${inDigits(cost)}.`, ...now }
       },
     },
     {
       name: 'release',
       needs: 'settle',
       label: 'Release',
-      about: 'Give the whole estimate back.',
+      about: `Give the whole estimate back. ${OF_SEVERAL}`,
       fields: [],
       of: NAME,
       run: async (key, values) => {
-        await settle(key, values, 0)
-        return `The reservation ${values['held']} was released.`
+        const now = await settle(key, values, 0)
+        return { change: `The reservation ${values['held']} was released.`, ...now }
       },
     },
   ]

@@ -1,5 +1,5 @@
 import type { Permission } from '../kernel/engine/shown.ts'
-import { confirmPage } from './forms.ts'
+import { confirmPage, faultIn } from './forms.ts'
 import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
@@ -12,6 +12,8 @@ import type { Tokens } from './token.ts'
 
 /** A change that a viewer has made. */
 export interface DashboardAction {
+  /** The same if a form was sent again: a change may be handed on twice. */
+  readonly id: string
   /** What was done: `reset`, `block`, `unblock`, `grant`, `take back`, `settle` or `release`. */
   readonly action: string
   /** The limiter's namespace. */
@@ -117,14 +119,18 @@ async function acted(asked: Asked, limit: Limit, form: URLSearchParams): Promise
     ...fields
   } = Object.fromEntries(form)
   const values = { ...fields, once }
+  const fault = act.fields.map((field) => faultIn(field, values)).find((each) => each !== undefined)
+  if (fault !== undefined) return refused(400, fault)
   if (sure === undefined) {
     const asking = { token: await tokens.tokenFor(viewer.id), id, allow }
     return shownAs(confirmPage({ act, limit, key, values }, asking))
   }
-  const change = await act.run(key, values)
-  await onAction?.({ action: act.name, prefix: limit.prefix, key, by: viewer.id, change })
+  const { change, now } = await act.run(key, values)
+  if (change !== undefined) {
+    await onAction?.({ id: once, action: act.name, prefix: limit.prefix, key, by: viewer.id, change })
+  }
   // A page that is loaded again must not do it again.
-  const said = await seals.seal(`${SAID}${limit.name}, ${key}: ${change}`)
+  const said = await seals.seal(`${SAID}${limit.name}, ${key}: ${[change, now].filter(Boolean).join(' ')}`)
   return { location: href({ limit: limit.name, id, said }) }
 }
 

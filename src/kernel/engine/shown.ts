@@ -68,12 +68,20 @@ export interface Holding {
 export interface Field {
   readonly name: string
   readonly label: string
-  /** A whole number above 0, or one of these values with their names. */
-  readonly of: 'count' | readonly (readonly [value: string, name: string])[]
+  /** A whole number above 0, one that may be 0, or one of these values with their names. */
+  readonly of: 'count' | 'cost' | readonly (readonly [value: string, name: string])[]
 }
 
 /** The values of a form. `once` is different for each form that was shown. */
 export type FieldValues = Readonly<Record<string, string>> & { readonly once: string }
+
+/** What an act has done. */
+export interface Done {
+  /** What has changed, in words. The same if a form is sent again. Undefined if nothing has changed. */
+  readonly change?: string
+  /** What there is now, or why nothing has changed. */
+  readonly now?: string
+}
 
 /** What a person may be allowed to do. */
 export type Permission = 'reset' | 'grant' | 'block' | 'settle'
@@ -93,11 +101,11 @@ export interface Act {
   /** The holding of which one is its object, by the name in `held`. */
   readonly of?: string
   /**
-   * Does it on a stored key, and says what has changed.
+   * Does it on a stored key. The values have been checked.
    *
    * @throws RatelimitError
    */
-  run(key: string, values: FieldValues): Promise<string>
+  run(key: string, values: FieldValues): Promise<Done>
 }
 
 /** What an object shows in place of the rows of its limiter, or next to them. */

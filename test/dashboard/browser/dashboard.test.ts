@@ -145,7 +145,7 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
     await page.getByRole('button', { name: 'Grant' }).click()
     await page.getByRole('button', { name: 'Yes, grant' }).click()
     await page.reload()
-    expect(await page.getByRole('status').innerText()).toContain('it has 1,130.')
+    expect(await page.getByRole('status').innerText()).toContain('It has 1,130.')
     expect(await row(page, 'credits').locator('td').allInnerTexts()).toEqual(
       expect.arrayContaining(['1,130', '1,250']),
     )

@@ -5,6 +5,7 @@ import type { DashboardAction } from '../../../src/dashboard/index.ts'
 import { openReservations, Quota } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
 import { browse, fieldsIn, five, limiterOf, newPrefix, rowsIn } from './browse.ts'
 
 const database = useDatabase()
@@ -79,7 +80,8 @@ describe('a change', () => {
     expect(location).not.toContain('user:1')
     expect(await ratelimit.getRemaining('user:1')).toMatchObject({ remaining: 5 })
     const change = 'It has its whole limit again.'
-    expect(actions).toEqual([{ action: 'reset', prefix, key: 'user:1', by: 'ada', change }])
+    const id = fieldsIn(question)['once']
+    expect(actions).toEqual([{ id, action: 'reset', prefix, key: 'user:1', by: 'ada', change }])
     // A page that is loaded again changes nothing.
     await ratelimit.limit('user:1')
     await get(location)
@@ -149,7 +151,7 @@ describe('a change', () => {
     const credits = new Credits({ db: database.db, prefix: newPrefix() })
     const { act, open, post } = browse({ credits })
     expect((await act('credits', 'org:1', 'grant', { amount: '250' })).text).toContain(
-      '250 credits were granted: it has 250.',
+      '250 credits were granted. It has 250.',
     )
     const { id } = await open('credits', 'org:1')
     const { text } = await post('?limit=credits', { id, do: 'grant', amount: '50' })
@@ -158,10 +160,104 @@ describe('a change', () => {
     expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 300 })
     for (const amount of ['', '0', '-5', '1.5', 'all'])
       expect(await act('credits', 'org:1', 'grant', { amount })).toMatchObject({ status: 400 })
-    expect((await act('credits', 'org:1', 'take back', { amount: '100' })).text).toContain('it has 200.')
-    expect((await act('credits', 'org:1', 'take back', { amount: '999' })).text).toContain('it has only 200.')
+    expect((await act('credits', 'org:1', 'take back', { amount: '100' })).text).toContain('It has 200.')
+    expect((await act('credits', 'org:1', 'take back', { amount: '999' })).text).toContain(
+      'Nothing was taken back: it has 200.',
+    )
     expect(await act('credits', 'org:1', 'reset')).toMatchObject({ status: 403 })
     expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 200 })
+  })
+
+  test('takes back once, also if its form is sent again, and hands on the same change', async () => {
+    const credits = new Credits({ db: database.db, prefix: newPrefix() })
+    await credits.grant('org:1', 100)
+    const actions: DashboardAction[] = []
+    let isDown = true
+    const onAction = (action: DashboardAction) => {
+      actions.push(action)
+      if (isDown) throw new Error('no log')
+    }
+    const { open, post, get } = browse({ credits }, { onAction })
+    for (const [what, left] of [
+      ['take back', 60],
+      ['grant', 100],
+    ] as const) {
+      const { id } = await open('credits', 'org:1')
+      const { text } = await post('?limit=credits', { id, do: what, amount: '40' })
+      const sure = () => post('?limit=credits', { ...fieldsIn(text), do: what })
+      isDown = true
+      await expect(sure()).rejects.toThrow('no log')
+      isDown = false
+      const { location } = await sure()
+      expect((await get(location)).text).toContain(
+        `That was done before, and is not done again. It has ${left}.`,
+      )
+      expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: left })
+      const [first, second] = actions.splice(0)
+      expect(second).toEqual(first)
+      expect(first).toMatchObject({ action: what, change: expect.stringMatching(/^40 credits were/) })
+    }
+  })
+
+  test('that was denied, let pass or not answered took nothing back, and is not handed on', async () => {
+    const actions: DashboardAction[] = []
+    const onAction = (action: DashboardAction) => void actions.push(action)
+    const prefix = newPrefix()
+    const away = Object.assign(new Error('away'), { code: 'ECONNREFUSED', syscall: 'connect' })
+    let isAway = false
+    const { db } = watch(database.db, (text) => {
+      if (isAway && text.includes('insert')) throw away
+    })
+    const credits = new Credits({ db, prefix, onError: 'allow' })
+    const dry = new Credits({ db, prefix, dryRun: true })
+    await credits.grant('org:1', 10)
+    const { act } = browse({ credits, dry }, { onAction })
+    const nothing = 'Nothing was taken back'
+    expect((await act('credits', 'org:1', 'take back', { amount: '40' })).text).toContain(nothing)
+    expect((await act('dry', 'org:1', 'take back', { amount: '40' })).text).toContain(nothing)
+    isAway = true
+    const failed = await act('credits', 'org:1', 'take back', { amount: '4' })
+    expect(failed).toMatchObject({ status: 503 })
+    expect(failed.text).toContain('nothing is known to be taken back')
+    expect(actions).toEqual([])
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 10 })
+  })
+
+  test('takes only whole numbers, written out, before it asks', async () => {
+    const { db } = database
+    const credits = new Credits({ db, prefix: newPrefix() })
+    await credits.grant('org:1', 2_000)
+    await credits.reserve('org:1', { rate: 40, id: 'job', expires: '1h' })
+    const { open, post, act } = browse({ credits })
+    const { id } = await open('credits', 'org:1')
+    const wrong = ['', '-500', '1e3', '0x10', '1.5', ' 1', '9'.repeat(17)]
+    for (const amount of [...wrong, '0'])
+      for (const what of ['grant', 'take back'])
+        for (const sure of [{}, { sure: 'yes' }])
+          expect(await post('?limit=credits', { id, do: what, amount, ...sure })).toMatchObject({
+            status: 400,
+          })
+    for (const cost of wrong)
+      expect(await act('credits', 'org:1', 'settle', { held: 'job', cost })).toMatchObject({ status: 400 })
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 1_960 })
+    await act('credits', 'org:1', 'settle', { held: 'job', cost: '0' })
+    expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 2_000 })
+  })
+
+  test('that would be more than a row can hold is refused', async () => {
+    const credits = new Credits({ db: database.db, prefix: newPrefix() })
+    await credits.grant('org:1', Number.MAX_SAFE_INTEGER)
+    const refused = await browse({ credits }).act('credits', 'org:1', 'grant', { amount: '1' })
+    expect(refused).toMatchObject({ status: 400, text: expect.stringContaining('COUNT_OVERFLOW') })
+  })
+
+  test('blocks for no longer than the lockout allows', async () => {
+    const limiter = lockout(5, '15m', { block: '1m', max: '2h' })
+    const { text } = await browse({ logins: limiterOf(database.db, { limiter, use: [] }).ratelimit }).open(
+      'logins',
+      'ada',
+    )
+    expect([...text.matchAll(/<option value="(\w+)"/g)].map(([, length]) => length)).toEqual(['15m', '1h'])
   })
 
   test('grants dated credits with an end, and takes a grant back', async () => {
@@ -176,6 +272,9 @@ describe('a change', () => {
     const { text } = await act('credits', 'org:1', 'take back', { held: first?.id ?? '' })
     expect(text).toContain('200 credits were taken back.')
     expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 10 })
+    expect((await act('credits', 'org:1', 'take back', { held: first?.id ?? '' })).text).toContain(
+      'Nothing was taken back',
+    )
   })
 
   test('settles and releases reservations, also of dated credits and of hashed keys and names', async () => {
@@ -190,6 +289,9 @@ describe('a change', () => {
     const settled = await act('quota', 'org:1', 'settle', { held: one?.id ?? '', cost: '1' })
     expect(settled.question).toContain('<dt>Cost</dt><dd>1</dd>')
     expect(settled.text).toContain('was settled with 1.')
+    expect(settled.question).toContain('in several limits together')
+    const again = await act('quota', 'org:1', 'settle', { held: one?.id ?? '', cost: '1' })
+    expect(again.text).toContain('That was done before, and is not done again.')
     expect(await quota.getRemaining('org:1')).toMatchObject({ used: 3 })
     await act('quota', 'org:1', 'release', { held: two?.id ?? '' })
     expect(await quota.getRemaining('org:1')).toMatchObject({ used: 1 })
