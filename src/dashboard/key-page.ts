@@ -1,5 +1,6 @@
 import { counted } from '../kernel/base/readable.ts'
 import type { Act, Held, Holding, ShownKey } from '../kernel/engine/shown.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import { chart } from './chart.ts'
 import { actForms, type Target } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
@@ -18,6 +19,8 @@ interface Known {
   readonly held: readonly (readonly [Holding, readonly Held[]])[]
   readonly bars: readonly { readonly name: string; readonly count: number }[]
   readonly acts: readonly Act[]
+  /** Why its rows could not be read. */
+  readonly error?: string
 }
 
 /** A key in all limits. Those where it has a row come first. */
@@ -39,7 +42,7 @@ export async function keyPage(
 ): Promise<string> {
   // A hash is the key of limits that store hashes, and tells nothing of the others.
   const own = limits.filter(({ isHashed }) => isHashed || !key.isHash)
-  const known = await Promise.all(own.map((limit) => readKnown(limit, key, looking)))
+  const known = await Promise.all(own.map((limit) => knownOf(limit, key, looking)))
   const first = ({ limit }: Known) => Number(limit === above)
   const [seen, unseen] = [known.filter(isSeen), known.filter((each) => !isSeen(each))]
   const ordered = seen.toSorted((one, other) => first(other) - first(one))
@@ -62,8 +65,19 @@ ${
   )
 }
 
-function isSeen({ shown, held, bars }: Known): boolean {
-  return shown !== undefined || held.length > 0 || bars.some(({ count }) => count > 0)
+function isSeen({ shown, held, bars, error }: Known): boolean {
+  return error !== undefined || shown !== undefined || held.length > 0 || bars.some(({ count }) => count > 0)
+}
+
+/** What one limit cannot read does not hide the others. */
+async function knownOf(limit: Limit, key: NamedKey, looking: Looking): Promise<Known> {
+  try {
+    return await readKnown(limit, key, looking)
+  } catch (error) {
+    if (!(error instanceof RatelimitError)) throw error
+    const nothing = { now: looking.now, shown: undefined, held: [], bars: [], acts: [] }
+    return { limit, ...nothing, error: `${error.code}: ${error.message}` }
+  }
 }
 
 async function readKnown(limit: Limit, { text, isHash }: NamedKey, { times }: Looking): Promise<Known> {
@@ -82,20 +96,24 @@ async function readKnown(limit: Limit, { text, isHash }: NamedKey, { times }: Lo
 
 /** How much the key has used of each limit. */
 function summary(all: readonly Known[], looking: Looking): Html {
-  const rows = all.map(({ limit, shown, now }, place) => [
+  const rows = all.map(({ limit, shown, now, error }, place) => [
     html`<a href="#limit-${place}">${limit.name}</a>`,
-    ...(shown ? usageCells(shown, now, looking) : [html`no row`]),
+    ...(shown ? usageCells(shown, now, looking) : [error === undefined ? html`no row` : html`not known`]),
   ])
   return rows.length === 0 ? html`` : table([{ name: 'Limit' }, ...USAGE], rows)
 }
 
 function ofLimit(
-  { limit, now, shown, held, bars, acts }: Known,
+  { limit, now, shown, held, bars, acts, error }: Known,
   place: number,
   asking: Target,
   looking: Looking,
 ): Html {
   const { name } = limit
+  if (error !== undefined) {
+    return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
+<p class="failed">${error}</p></section>`
+  }
   const denied = bars.reduce((sum, { count }) => sum + count, 0)
   const title = `${counted(denied, 'denial')} in the last 24 hours`
   const ofHeld = (holding: Holding) => acts.filter(({ of }) => of === holding.name)

@@ -9,6 +9,7 @@ import { gateOf } from '../kernel/engine/gate.ts'
 import type { Handle } from '../kernel/engine/handles.ts'
 import { lookAll } from '../kernel/engine/look-all.ts'
 import type { Held, KeysAsked, ShownKey, ShownKeys } from '../kernel/engine/shown.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { paramsAt } from '../kernel/limits/limiter.ts'
 import { callOf, checkLimiter } from '../kernel/options/validate.ts'
@@ -118,9 +119,20 @@ export async function callOn({ handle, limiterOf }: Rows, key: string, rate = 0)
 }
 
 async function planOf(limiterOf: PlanOf, key: string): Promise<Limiter> {
-  const limiter = await limiterOf(key)
+  const limiter = await planFrom(limiterOf, key)
   checkLimiter(limiter)
   return limiter
+}
+
+/** The application's error may have the key in its message, and other limits can be shown. */
+async function planFrom(limiterOf: PlanOf, key: string): Promise<Limiter> {
+  try {
+    return await limiterOf(key)
+  } catch (cause) {
+    throw new RatelimitError('INVALID_OPTION', 'limiterOf has thrown an error, which is the cause.', {
+      cause,
+    })
+  }
 }
 
 async function hasRow({ rows: { connection, table, namespace } }: Checker, key: string): Promise<boolean> {

@@ -20,6 +20,7 @@ import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
 import { actsOf } from './acts.ts'
+import { inTime } from './in-time.ts'
 import { blockedKeys, lookAtKey, nearestKeys, type Rows } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 
@@ -89,37 +90,41 @@ export class Limit {
   /** The time by which the limit decides. */
   async now(): Promise<number> {
     const { db, clock } = this.#reading()
-    return timeOf(db, clock)
+    return this.#read(() => timeOf(db, clock))
   }
 
-  async rule(now: number, inTime: (time: number) => string): Promise<string> {
+  async rule(now: number, written: (time: number) => string): Promise<string> {
     if (this.#rows?.limiterOf) return 'each key by its plan'
-    return (await this.#load()).rule ?? inWords(this.checker.terms.limiter, now, inTime)
+    return (await this.#load()).rule ?? inWords(this.checker.terms.limiter, now, written)
   }
 
   /** The keys nearest to their limit. */
   async keys(asked: KeysAsked): Promise<ShownKeys> {
     const { keys } = await this.#load()
-    if (keys) return keys(asked)
-    return this.#rows ? nearestKeys(this.#rows, asked) : NO_KEYS
+    return this.#read(async () => {
+      if (keys) return keys(asked)
+      return this.#rows ? nearestKeys(this.#rows, asked) : NO_KEYS
+    })
   }
 
   /** Undefined if the key has no row. */
   async look(key: string, now: number): Promise<ShownKey | undefined> {
     const { look } = await this.#load()
-    if (look) return look(key, now)
-    return this.#rows && lookAtKey(this.#rows, key)
+    return this.#read(async () => (look ? look(key, now) : this.#rows && lookAtKey(this.#rows, key)))
   }
 
   /** The keys that are blocked. Undefined if none can be. */
   async blocked(now: number, size: number): Promise<Held[] | undefined> {
-    return blockedKeys(this.checker, now, size)
+    return this.#read(() => blockedKeys(this.checker, now, size))
   }
 
   /** What keys hold for a time. */
   async holdings(): Promise<readonly Holding[]> {
     const { holdings = [] } = await this.#load()
-    return this.#rows ? [...holdings, openReservationsOf(this.checker)] : holdings
+    const all = this.#rows ? [...holdings, openReservationsOf(this.checker)] : holdings
+    return all.map((holding) => {
+      return { ...holding, list: (asked) => this.#read(() => holding.list(asked)) }
+    })
   }
 
   /** What can be done with a key. */
@@ -130,13 +135,18 @@ export class Limit {
 
   /** The keys that were denied most since a time. */
   async denied(from: number, top: number, offset: number): Promise<{ keys: DeniedKey[]; total: number }> {
-    return deniedPage(this.#reading(), { from, top, offset })
+    return this.#read(() => deniedPage(this.#reading(), { from, top, offset }))
   }
 
   /** The denials of the last hours, of a key or of all. Empty if they are not counted. */
   async hours(now: number, key?: string): Promise<DeniedHour[]> {
     if (!this.isCounted) return []
-    return deniedByHour(this.#reading(), { now, hours: HOURS, ...(key === undefined ? {} : { key }) })
+    const asked = { now, hours: HOURS, ...(key === undefined ? {} : { key }) }
+    return this.#read(() => deniedByHour(this.#reading(), asked))
+  }
+
+  #read<T>(read: () => Promise<T>): Promise<T> {
+    return inTime(this.checker, read)
   }
 
   #reading(): Reading {

@@ -124,7 +124,7 @@ function number(count: number, isCut = false): Html {
 /** What this process knows of an outage. */
 export function outageOf({ checker: { circuit } }: Limit, error?: string): Html {
   const { degraded: answered = 0 } = circuit
-  return html`${error === undefined ? undefined : html`<span class="bad">${error}</span> `}${circuit.isOpen ? html`<span class="bad">The database does not answer: calls fail at once, or get the answer of onError.</span> ` : undefined}${
+  return html`${error === undefined ? undefined : html`<span class="bad">${error}</span> `}${circuit.isOpen ? html`<span class="bad">The database did not answer the last calls of this process. One at a time tries again, and the others fail at once or get the answer of onError.</span> ` : undefined}${
     answered === 0
       ? undefined
       : html`<span class="near">onError has answered ${counted(answered, 'call')} since this process began.</span>`

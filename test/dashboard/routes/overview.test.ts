@@ -116,7 +116,7 @@ describe('the list of limits', () => {
     const { text } = await browse({ calm: limiterOf(database.db).ratelimit, broken }).get()
     expect(text.indexOf('>broken<')).toBeLessThan(text.indexOf('>calm<'))
     expect(text).toContain('UNREACHABLE')
-    expect(text).toContain('The database does not answer')
+    expect(text).toContain('did not answer the last calls of this process')
     expect(text).toContain('onError has answered 6 calls')
   })
 
