@@ -4,7 +4,7 @@ import { type Html, html } from './html.ts'
 import { hrefWith, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { keyLink } from './links.ts'
-import { type Cell, type Column, PAGE, pager, table } from './table.ts'
+import { type Cell, type Column, lastPage, PAGE, pager, table } from './table.ts'
 
 /** The most that are read for a list. */
 export const SHOWN = 1_000
@@ -20,7 +20,8 @@ export async function heldTable(
   },
   looking: Looking,
 ): Promise<Html> {
-  const { limit, holding, found, now, at } = shown
+  const { limit, holding, found, now } = shown
+  const at = Math.min(shown.at, lastPage(found.length))
   const { name, title } = holding
   const some = found.slice((at - 1) * PAGE, at * PAGE)
   const rows = await Promise.all(

@@ -1,10 +1,10 @@
 import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import type { AnySemaphore } from '../kernel/engine/shown.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkFunction } from '../kernel/options/checks.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import type { AnySemaphore } from './any-semaphore.ts'
 import { failurePage } from './layout.ts'
 import { Limit, type PlannedLimit } from './limit.ts'
 import { type Answer, type DashboardAction, respond } from './respond.ts'
@@ -98,6 +98,7 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
     typeof limiters === 'object' && limiters !== null && Object.keys(limiters).length > 0,
     'limiters must be an object with at least one limiter.',
   )
+  checkOption(!('' in limiters), 'A limiter must have a name, by which addresses find it.')
   const limits = new Map(Object.entries(limiters).map(([name, given]) => [name, new Limit(name, given)]))
   const own = { limits, tokens: new Tokens(secret), seals: new Seals(secret), onAction }
   return async (request) => {

@@ -31,9 +31,13 @@ export function hrefWith({ asked }: Looking, fields: Readonly<Record<string, str
   return href({ ...kept, ...fields })
 }
 
-/** A whole page. `head` is its heading, and `above` the limit that it belongs to. */
+/** A whole page. `head` is its heading, and `above` its limit. The page at the `top` has none above it. */
 export function page(
-  { title, head, above }: { readonly title: string; readonly head: Html; readonly above?: Limit | undefined },
+  {
+    title,
+    head,
+    above,
+  }: { readonly title: string; readonly head: Html; readonly above?: Limit | 'top' | undefined },
   body: Html,
   looking?: Looking,
 ): string {
@@ -50,7 +54,7 @@ ${refreshes ? html`<meta http-equiv="refresh" content="${refreshes}">` : undefin
 <style>${new Html(STYLE)}</style>
 </head>
 <body><a class="skip" href="#main">To the content</a>
-<header>${title === 'Limits' ? undefined : html`<nav aria-label="Above"><a href="?">All limits</a>${above ? html` / <a href="${href({ limit: above.name })}">${above.name}</a>` : undefined}</nav>`}
+<header>${above === 'top' ? undefined : html`<nav aria-label="Above"><a href="?">All limits</a>${above ? html` / <a href="${href({ limit: above.name })}">${above.name}</a>` : undefined}</nav>`}
 ${head}</header>
 <main id="main" tabindex="-1">${body}</main>
 ${looking ? foot(looking, refreshes) : undefined}

@@ -8,7 +8,7 @@ import { keyLink } from './links.ts'
 import { outageOf } from './overview.ts'
 import { searchForm } from './search.ts'
 import { MAX_SEARCHED } from './sql/keys.ts'
-import { type Cell, PAGE, pager, table } from './table.ts'
+import { type Cell, PAGE, pageOrLast, pager, table } from './table.ts'
 import { USAGE, usageCells } from './usage.ts'
 
 const HOUR_MS = 3_600_000
@@ -60,8 +60,13 @@ async function denied(limit: Limit, now: number, looking: Looking): Promise<Html
   const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
   const title = `${counted(sum, 'denial')} in the last 24 hours`
   const [since, , back] = SINCE.find(([name]) => name === asked.get('since')) ?? SINCE[1]
-  const at = pageOf(looking, 'denied')
-  const { keys, total } = await limit.denied(now - back * HOUR_MS, PAGE, (at - 1) * PAGE)
+  const {
+    keys,
+    total,
+    page: at,
+  } = await pageOrLast(pageOf(looking, 'denied'), (offset) =>
+    limit.denied(now - back * HOUR_MS, PAGE, offset),
+  )
   const choices = SINCE.map(([name, words]) =>
     name === since
       ? html` <strong>${words}</strong>`
@@ -81,8 +86,13 @@ ${rows.length === 0 ? undefined : pager(at, total, (to) => `${hrefWith(looking, 
 }
 
 async function nearest(limit: Limit, part: string, now: number, looking: Looking): Promise<Html> {
-  const at = pageOf(looking, 'page')
-  const { keys, total, full, isCut } = await limit.keys({ part, offset: (at - 1) * PAGE, size: PAGE, now })
+  const {
+    keys,
+    total,
+    full,
+    isCut,
+    page: at,
+  } = await pageOrLast(pageOf(looking, 'page'), (offset) => limit.keys({ part, offset, size: PAGE, now }))
   const rows = await Promise.all(
     keys.map(
       async (each): Promise<Cell[]> => [

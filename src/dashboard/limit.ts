@@ -4,7 +4,6 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import {
   type Act,
-  type AnySemaphore,
   type Held,
   type Holding,
   type KeysAsked,
@@ -13,14 +12,15 @@ import {
   type ShownParts,
   shownIn,
 } from '../kernel/engine/shown.ts'
-import { inWords } from '../kernel/limits/in-words.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
 import { actsOf } from './acts.ts'
+import type { AnySemaphore } from './any-semaphore.ts'
 import { inTime } from './in-time.ts'
+import { inWords } from './in-words.ts'
 import { blockedKeys, lookAtKey, nearestKeys, type Rows } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 

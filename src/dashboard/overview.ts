@@ -41,7 +41,7 @@ export async function overviewPage(
   ] as const
   const hasCounts = rows.some(({ limit }) => limit.isCounted)
   return page(
-    { title: 'Limits', head: html`<h1>Limits</h1>` },
+    { title: 'Limits', head: html`<h1>Limits</h1>`, above: 'top' },
     html`${searchForm(undefined, token)}
 <h2>${counted(rows.length, 'limit')}, those with most trouble first</h2>
 ${table(

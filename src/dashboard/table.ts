@@ -29,13 +29,31 @@ export function table(columns: readonly Column[], rows: readonly (readonly Cell[
 /** How many a page has. */
 export const PAGE = 50
 
+/** The page of a list, or its last page if it has become shorter than that. */
+export async function pageOrLast<Found extends { readonly keys: readonly unknown[]; readonly total: number }>(
+  page: number,
+  read: (offset: number) => Promise<Found>,
+): Promise<Found & { readonly page: number }> {
+  const found = await read((page - 1) * PAGE)
+  if (page === 1 || found.keys.length > 0) return { ...found, page }
+  // A page without keys does not say how many there are.
+  const first = await read(0)
+  const last = lastPage(first.total)
+  return { ...(last === 1 ? first : await read((last - 1) * PAGE)), page: last }
+}
+
+/** The last page of so many. */
+export function lastPage(total: number): number {
+  return Math.max(1, Math.ceil(total / PAGE))
+}
+
 /** Which of them a page shows, and links to the pages around it. */
 export function pager(page: number, total: number, hrefOf: (page: number) => string, isCut = false): Html {
-  const last = Math.max(1, Math.ceil(total / PAGE))
+  const last = lastPage(total)
   const [first, end] = [(page - 1) * PAGE + 1, Math.min(page * PAGE, total)]
   const all = `${inDigits(total)}${isCut ? ' or more' : ''}`
   if (last === 1 && page === 1) return html`<p class="faint">${all} in all.</p>`
-  return html`<nav class="pager" aria-label="Pages"><span>${page > last ? 'None' : `${inDigits(first)} to ${inDigits(end)}`} of ${all}</span>
-${page > 1 ? html`<a href="${hrefOf(Math.min(page - 1, last))}">Previous</a>` : undefined}
+  return html`<nav class="pager" aria-label="Pages"><span>${inDigits(first)} to ${inDigits(end)} of ${all}</span>
+${page > 1 ? html`<a href="${hrefOf(page - 1)}">Previous</a>` : undefined}
 ${page < last ? html`<a href="${hrefOf(page + 1)}">Next</a>` : undefined}</nav>`
 }

@@ -14,7 +14,13 @@ export class Times {
   constructor(timeZone: string, now: number) {
     try {
       this.#hour = new Intl.DateTimeFormat('en-GB', { timeZone, hour: '2-digit', minute: '2-digit' })
-      const day = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' } as const
+      const day = {
+        day: 'numeric',
+        month: 'short',
+        year: 'numeric',
+        hour: '2-digit',
+        minute: '2-digit',
+      } as const
       this.#short = new Intl.DateTimeFormat('en-GB', { timeZone, ...day })
       this.#format = new Intl.DateTimeFormat('en-GB', { timeZone, ...day, second: '2-digit' })
       const named = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'long' }).formatToParts(now)
@@ -24,12 +30,12 @@ export class Times {
     }
   }
 
-  /** `2 Mar, 14:05:09` */
+  /** `2 Mar 2026, 14:05:09` */
   at(time: number): string {
     return this.#format.format(time)
   }
 
-  /** `2 Mar, 14:05` */
+  /** `2 Mar 2026, 14:05` */
   short(time: number): string {
     return this.#short.format(time)
   }

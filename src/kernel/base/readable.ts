@@ -25,8 +25,14 @@ const UNITS = [
   ['s', 1000],
 ] as const
 
-/** A length of time, in the largest unit of which it is at least one. */
+/** A number of a rule. Small ones keep three digits, so that none of them looks like 0. */
+export function inRule(count: number): string {
+  const digits = { maximumFractionDigits: 1, maximumSignificantDigits: 3 }
+  return count.toLocaleString('en-US', { ...digits, roundingPriority: 'morePrecision' })
+}
+
+/** A length of time, in the largest unit of which it has a whole number. */
 export function inLength(lengthMs: number): string {
-  const [unit, ms] = UNITS.find(([, each]) => lengthMs >= each) ?? ['ms', 1]
-  return `${inDigits(lengthMs / ms)} ${unit}`
+  const [unit, ms] = UNITS.find(([, each]) => lengthMs % each === 0) ?? ['ms', 1]
+  return `${inRule(lengthMs / ms)} ${unit}`
 }

@@ -125,16 +125,6 @@ export interface Shown {
   load(): Promise<ShownParts>
 }
 
-/** A `Semaphore`, from `drizzle-ratelimit/semaphore`. */
-export interface AnySemaphore {
-  /** Its namespace. */
-  readonly prefix: string
-  /** Leases a slot. */
-  acquire(key: string): Promise<{ readonly success: boolean }>
-  /** Who holds a slot. */
-  holders(key: string): Promise<readonly { readonly slot: number }[]>
-}
-
 const SHOWN = Symbol.for(`${HANDLE.description} shown`)
 
 /** Lets the page reach what an object shows. */

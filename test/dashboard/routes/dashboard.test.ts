@@ -59,6 +59,7 @@ describe('who may use it', () => {
       { secret: 'short' },
       { limiters: {} },
       { limiters: { api: {} } },
+      { limiters: { '': ratelimit } },
       { limiters: { api: { ratelimit, limiterOf: 5 } } },
       { limiters: { api: { ratelimit, limiterOf: () => five, top: 1 } } },
       { limiters: undefined },
@@ -208,6 +209,12 @@ describe('what it shows', () => {
     expect(await post('?limit=plain', { id, do: 'reset' })).toMatchObject({ status: 400 })
     expect(await post('?limit=hashed', { id, do: 'reset', sure: 'yes' })).toMatchObject({ status: 303 })
     expect(await hashed.getRemaining('ada')).toMatchObject({ remaining: 5 })
+  })
+
+  test('a limit of any name has a page with a way back', async () => {
+    const { get } = browse({ Limits: limiterOf().ratelimit })
+    expect((await get('?limit=Limits')).text).toContain('<a href="?">All limits</a>')
+    expect((await get()).text).not.toContain('All limits')
   })
 
   test('a HEAD has no body, and what no page has sealed is not shown as a change', async () => {

@@ -55,6 +55,10 @@ describe('the list of limits', () => {
       lockout: lockout(5, '15m', { block: '1m', factor: 2 }),
       month: calendarWindow(50, 'month'),
       none: Ratelimit.unlimited(),
+      hours: Ratelimit.slidingWindow(5, '25h'),
+      minute: Ratelimit.fixedWindow(5, '61s'),
+      slow: Ratelimit.tokenBucket(0.01, '1s', 20),
+      fast: Ratelimit.gcra(100_000, '1s'),
     }
     const clock = () => new Date('2026-03-15T12:00:00Z')
     const limiters = Object.fromEntries(
@@ -76,8 +80,12 @@ describe('the list of limits', () => {
       sliding: '1,000 in any 1 d',
       endless: 'any number in 1 min',
       lockout: '5 failures in 15 min block for 1 min, then longer, up to 1 d',
-      month: '50 from 1 Mar, 00:00 to 1 Apr, 00:00',
+      month: '50 from 1 Mar 2026, 00:00 to 1 Apr 2026, 00:00',
       none: 'no limit',
+      hours: '5 in any 25 h',
+      minute: '5 in 61 s',
+      slow: '0.01 every 1 s, burst 20',
+      fast: 'one every 0.01 ms, burst 100,000',
       plans: 'each key by its plan',
       jobs: '3 at once, each for 30 s unless it is extended',
       credits: 'what was granted',
@@ -123,7 +131,9 @@ describe('the list of limits', () => {
   test('says the zone of the viewer in words, and when it was read', async () => {
     const authorize = () => ({ id: 'ada', timeZone: 'Asia/Tokyo' })
     const { text } = await browse({ api: limiterOf(database.db).ratelimit }, { authorize }).get()
-    expect(text).toMatch(/As of \d+ \w+, \d\d:\d\d:\d\d\. Times are in Japan Standard Time \(Asia\/Tokyo\)\./)
+    expect(text).toMatch(
+      /As of \d+ \w+ \d{4}, \d\d:\d\d:\d\d\. Times are in Japan Standard Time \(Asia\/Tokyo\)\./,
+    )
     const unknown = browse(
       { api: limiterOf(database.db).ratelimit },
       { authorize: () => ({ id: 'ada', timeZone: 'Mars' }) },

@@ -1,5 +1,5 @@
-import { inDigits, inLength } from '../base/readable.ts'
-import type { Limiter, Numbers } from './algorithm.ts'
+import { inDigits, inLength, inRule } from '../kernel/base/readable.ts'
+import type { Limiter, Numbers } from '../kernel/limits/algorithm.ts'
 
 type Words = (limit: string, params: Numbers<string>) => string
 
@@ -8,7 +8,7 @@ const WORDS: Readonly<Record<string, Words>> = {
   unlimited: () => 'no limit',
   fixedWindow: (limit, { periodMs = 0 }) => `${limit} in ${inLength(periodMs)}`,
   tokenBucket: (limit, { refillRate = 0, intervalMs = 0 }) =>
-    `${inDigits(refillRate)} every ${inLength(intervalMs)}, burst ${limit}`,
+    `${inRule(refillRate)} every ${inLength(intervalMs)}, burst ${limit}`,
   gcra: (limit, { unitMs = 0 }) => `one every ${inLength(unitMs)}, burst ${limit}`,
   lockout: (limit, { periodMs = 0, blockMs = 0, factor = 1, maxMs = 0 }) =>
     `${limit} failures in ${inLength(periodMs)} block for ${inLength(blockMs)}${factor > 1 ? `, then longer, up to ${inLength(maxMs)}` : ''}`,
