@@ -167,7 +167,7 @@ async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAske
     }),
     total: number('total'),
     full: number('nothing'),
-    isCut: number('seen') >= MAX_READ,
+    cut: number('seen') >= MAX_READ ? `the ${inDigits(MAX_READ)} grants that end last` : undefined,
   }
 }
 

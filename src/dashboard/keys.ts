@@ -1,5 +1,6 @@
 import type { Usage } from '../kernel/answers/results.ts'
 import { groupBy } from '../kernel/base/group-by.ts'
+import { inDigits } from '../kernel/base/readable.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
@@ -21,6 +22,7 @@ import { lookAtEach } from '../reports/usage-by-plan.ts'
 import {
   blockedStatement,
   hasRowStatement,
+  MAX_FOUND,
   MAX_PLANS,
   MAX_READ,
   nearestStatement,
@@ -41,7 +43,7 @@ export function nearestKeys(rows: Rows, asked: KeysAsked): Promise<ShownKeys> {
   const { limiter } = rows.handle.checker.terms
   if (rows.limiterOf) return nearestByPlan(readingIn(rows), rows.limiterOf, asked)
   if (limiter.stored) return nearestUnder(readingIn(rows), limiter, asked)
-  return Promise.resolve({ keys: [], total: 0, full: 0, isCut: false })
+  return Promise.resolve({ keys: [], total: 0, full: 0 })
 }
 
 async function nearestUnder(reading: Reading, limiter: StoredLimiter, asked: KeysAsked): Promise<ShownKeys> {
@@ -63,7 +65,7 @@ async function nearestUnder(reading: Reading, limiter: StoredLimiter, asked: Key
     }),
     total: number('total'),
     full: number('nothing'),
-    isCut: number('seen') >= MAX_READ,
+    cut: cutOf(number('seen'), MAX_READ, part),
   }
 }
 
@@ -98,8 +100,14 @@ async function nearestByPlan(
     keys: nearest.slice(offset, offset + size),
     total: found.length,
     full: found.filter(({ left }) => left === 0).length,
-    isCut: keys.length >= MAX_PLANS,
+    cut: cutOf(keys.length, MAX_PLANS, part),
   }
+}
+
+/** What was read, if there may be more. */
+function cutOf(seen: number, most: number, part: string): string | undefined {
+  const [limit, words] = part === '' ? [most, 'keys whose rows end last'] : [MAX_FOUND, 'keys found first']
+  return seen >= limit ? `the ${inDigits(limit)} ${words}` : undefined
 }
 
 /** Looks at a key. Undefined if it has no row, and so has used nothing. */

@@ -90,7 +90,7 @@ async function nearest(limit: Limit, part: string, now: number, looking: Looking
     keys,
     total,
     full,
-    isCut,
+    cut,
     page: at,
   } = await pageOrLast(pageOf(looking, 'page'), (offset) => limit.keys({ part, offset, size: PAGE, now }))
   const rows = await Promise.all(
@@ -101,16 +101,23 @@ async function nearest(limit: Limit, part: string, now: number, looking: Looking
       ],
     ),
   )
-  const most = `${inDigits(total)}${isCut ? ' or more' : ''}`
+  const [more, among] = cut === undefined ? ['', ''] : [' or more', ` Only ${cut} were read.`]
+  const most = `${inDigits(total)}${more}`
+  const searched = `A search looks through the first ${inDigits(MAX_SEARCHED)} keys.`
+  const allKeys = html`<a href="${href({ limit: limit.name })}">All keys</a>`
   const about =
     part === ''
-      ? html`<p>${inDigits(full)}${isCut ? ' or more' : ''} of ${most} keys that have used something have nothing left.</p>`
-      : html`<p>Of keys with <code>${part}</code>, ${most} have used something. A search looks through the first ${inDigits(MAX_SEARCHED)} keys. <a href="${href({ limit: limit.name })}">All keys</a></p>`
+      ? html`<p>${inDigits(full)}${more} of ${most} keys that have used something have nothing left.${among}</p>`
+      : html`<p>Of keys with <code>${part}</code>, ${most} have used something.${among} ${searched} ${allKeys}</p>`
+  const none =
+    part === ''
+      ? html`No key has used anything yet. Keys appear here with their first call.`
+      : html`No key with <code>${part}</code> has used anything. ${searched} ${allKeys}`
   return html`<section aria-labelledby="keys"><h2 id="keys">${part === '' ? 'Nearest to the limit' : 'Found'}</h2>
 ${
   rows.length === 0
-    ? html`<p class="faint">${part === '' ? html`No key has used anything yet. Keys appear here with their first call.` : html`No key with <code>${part}</code> has used anything.`}</p>`
-    : html`${about}${table([{ name: 'Key' }, ...USAGE], rows)}${pager(at, total, (to) => `${hrefWith(looking, { page: to })}#keys`, isCut)}`
+    ? html`<p class="faint">${none}</p>`
+    : html`${about}${table([{ name: 'Key' }, ...USAGE], rows)}${pager(at, total, (to) => `${hrefWith(looking, { page: to })}#keys`, cut !== undefined)}`
 }</section>`
 }
 

@@ -155,4 +155,4 @@ export class Limit {
   }
 }
 
-const NO_KEYS: ShownKeys = { keys: [], total: 0, full: 0, isCut: false }
+const NO_KEYS: ShownKeys = { keys: [], total: 0, full: 0 }

@@ -58,13 +58,13 @@ async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
   try {
     const now = await limit.now()
     const rule = await limit.rule(now, (time) => times.short(time))
-    const { full, isCut } = await limit.keys({ part: '', offset: 0, size: 1, now })
+    const { full, cut } = await limit.keys({ part: '', offset: 0, size: 1, now })
     const blocked = await limit.blocked(now, MOST + 1)
     const held: [string, number][] = blocked ? [['Blocked', blocked.length]] : []
     for (const { title, list } of await limit.holdings()) {
       held.push([title, (await list({ size: MOST + 1, now })).length])
     }
-    return { limit, rule, full, isCut, held, hours: await limit.hours(now) }
+    return { limit, rule, full, isCut: cut !== undefined, held, hours: await limit.hours(now) }
   } catch (error) {
     if (error instanceof RatelimitError) return { ...nothing, error: `${error.code}: ${error.message}` }
     throw error

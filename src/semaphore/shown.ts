@@ -60,7 +60,7 @@ function keysOf(held: readonly Held[], limit: number, { offset, size }: KeysAske
     keys: nearest.slice(offset, offset + size),
     total: keys.length,
     full: keys.filter(({ left }) => left === 0).length,
-    isCut: held.length >= MAX_READ,
+    cut: held.length >= MAX_READ ? `the ${inDigits(MAX_READ)} slots that end first` : undefined,
   }
 }
 

@@ -25,22 +25,27 @@ function isLive(table: RateLimitTable, parameters: Parameters): SQL {
 /** The statement that finds the keys that have least left of what was granted, and how many there are. */
 export function leastLeftStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
+  const key = sql`coalesce(${ofGrant(table.key)}, ${ofDebt(table.key)})`
   const granted = sql`case when ${isOfKind(ROWS.credits, table)} then ${fromColumn('prevCount', table.prevCount)} else 0::float8 end`
   const rows = builder
     .select({
-      key: sql`coalesce(${ofGrant(table.key)}, ${ofDebt(table.key)})`.as('key'),
+      key: key.as('key'),
       granted: granted.as('granted'),
       used: fromColumn('count', table.count).as('used'),
     })
     .from(table)
-    .where(isLive(table, parameters))
+    // A row of another program has no such key, which is in no part.
+    .where(sql`${isLive(table, parameters)} and strpos(${key}, ${parameters.text('part')}) > 0`)
   return parameters.render(
     sql`select key, ${exact(sql`granted`)} as granted, ${exact(sql`used`)} as used, total, nothing, seen from (
-        select *, count(*) over () as total, count(*) filter (where used >= granted) over () as nothing, sum(rows) over () as seen
+        select *, count(*) over () as total, count(*) filter (where used >= granted) over () as nothing
         from (
-          select key, sum(granted) as granted, sum(used) as used, count(*) as rows
-          from (${rows.getSQL()} order by expires_at desc limit ${sql.raw(String(MAX_READ))}) as live
-          where key is not null and strpos(key, ${parameters.text('part')}) > 0 group by key
+          select key, sum(granted) as granted, sum(used) as used, max(rows) as seen
+          from (
+            select *, count(*) over () as rows
+            from (${rows.getSQL()} order by expires_at desc limit ${sql.raw(String(MAX_READ))}) as few
+          ) as live
+          group by key
         ) as summed
         where used > 0::float8
       ) as counted
@@ -66,7 +71,8 @@ export function endingStatement(table: RateLimitTable): Statement {
       and(
         isLive(table, parameters),
         isOfKind(ROWS.credits, table),
-        lt(table.windowStart, sql`to_timestamp(${parameters.number('never')} / 1000::float8)`),
+        // The index does not read those that never end.
+        lt(table.expiresAt, sql`to_timestamp(${parameters.number('never')} / 1000::float8)`),
         sql`${ofGrant(table.key)} is not null`,
       ),
     )

@@ -14,7 +14,7 @@ export const MAX_READ = 20_000
 
 /** The most keys that a search looks through, in their order, and the most that it finds. */
 export const MAX_SEARCHED = 200_000
-const MAX_FOUND = 1_000
+export const MAX_FOUND = 1_000
 
 /** The keys of each limit have a plan of their own, which the application is asked for. */
 export const MAX_PLANS = 5_000
@@ -27,17 +27,25 @@ function someRows(
   parameters: Parameters,
   columns: Columns,
   most: number | 'search',
+  ...conditions: readonly SQL[]
 ): SQL {
   const isOfPrefix = eq(table.prefix, parameters.text('prefix'))
   const rows = builder.select(columns).from(table)
   if (most !== 'search') {
-    const isCounting = gt(table.expiresAt, sql`to_timestamp(${parameters.number('clock')} / 1000::float8)`)
-    return sql`${rows.where(and(isOfPrefix, isCounting)).orderBy(desc(table.expiresAt)).getSQL()} limit ${sql.raw(String(most))}`
+    const isCounting = gt(table.expiresAt, clockIn(parameters))
+    return sql`${rows
+      .where(and(isOfPrefix, isCounting, ...conditions))
+      .orderBy(desc(table.expiresAt))
+      .getSQL()} limit ${sql.raw(String(most))}`
   }
   const keys = builder.select({ key: table.key }).from(table).where(isOfPrefix).orderBy(asc(table.key))
   const found = sql`select key from (${keys.getSQL()} limit ${sql.raw(String(MAX_SEARCHED))}) as searched
     where strpos(key, ${parameters.text('part')}) > 0 limit ${sql.raw(String(MAX_FOUND))}`
   return rows.where(sql`${and(isOfPrefix)} and ${table.key} in (${found})`).getSQL()
+}
+
+function clockIn(parameters: Parameters): SQL {
+  return sql`to_timestamp(${parameters.number('clock')} / 1000::float8)`
 }
 
 /** The statement that finds keys whose plans are known to the application only. */
@@ -98,8 +106,10 @@ export function blockedStatement(table: RateLimitTable, rules: Rules): Statement
   const { algorithm } = rules
   const parameters = new Parameters()
   const columns = { key: sql`${table.key}`.as('key'), ...rowColumns(table, algorithm) }
+  // Of the rows of a lockout, the end of the last block. Rows without a block may be many.
+  const mayBeBlocked = gt(table.lastRefill, clockIn(parameters))
   const rows: Level = {
-    source: sql`(${someRows(table, parameters, columns, MAX_READ)}) as stored`,
+    source: sql`(${someRows(table, parameters, columns, MAX_READ, mayBeBlocked)}) as stored`,
     columns: Object.keys(columns),
   }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })

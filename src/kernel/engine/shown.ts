@@ -35,8 +35,8 @@ export interface ShownKeys {
   readonly total: number
   /** How many of them have nothing left. */
   readonly full: number
-  /** Whether there are more rows than were read. */
-  readonly isCut: boolean
+  /** What was read, in words, if there are more rows. */
+  readonly cut?: string | undefined
 }
 
 /** Something that a key holds for a time: a slot, a grant, a reservation. */
