@@ -6,20 +6,24 @@ import { parseDuration } from '../kernel/duration.ts'
 import { type At, isCallTime } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
+import { isRequest } from '../kernel/engine/unlimited.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { fixedWindow } from '../kernel/limits/fixed-window.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { withUnitsInRows } from '../kernel/lists/units-in-rows.ts'
 import type { Once } from '../kernel/options/calls.ts'
 import { decideOne } from '../kernel/queue/decide.ts'
+import { compareText } from '../kernel/sql/calls.ts'
 import { type Call, type Decision, lookAt, type Request, requestFor } from '../kernel/store/call.ts'
+import { insertEmpty, removeEmpty } from '../kernel/store/empty-rows.ts'
 import { removeRow } from '../kernel/store/fill.ts'
 import type { Target } from '../kernel/store/store.ts'
+import { isMarkOf, newMark } from './mark.ts'
 import { cancelOf } from './start.ts'
 
 // Starts that are given once for an id. The row of the id is a window that begins at the start, so it also says
-// when the call starts. Charge and id are two statements of one transaction, in the order in which calls of
-// several limits lock most rows: the limit, then the id.
+// when the call starts. Its count is the mark of the call that has used it. Charge and id are two statements of
+// one transaction, which locks both rows first, in the order of every list.
 
 /** The id of a call, as it is stored. */
 export interface Id {
@@ -28,6 +32,8 @@ export interface Id {
   readonly key: string
   /** How long it is remembered, from the start of the call. */
   readonly lengthMs: number
+  /** What the call leaves in the row if it uses the id. */
+  readonly mark: number
 }
 
 /**
@@ -39,13 +45,14 @@ export interface Id {
 export async function idOf(once: Once, each: LimiterCall, withinMs: number): Promise<Id> {
   const lengthMs = parseDuration(once.for, 'The time of once') + withinMs
   const { checker, call } = (await idCall({ id: once.id, for: lengthMs }, [each])) as LimiterCall
-  return { checker, key: call.key, lengthMs }
+  return { checker, key: call.key, lengthMs, mark: await newMark(each.call) }
 }
 
-/** The start that a call with the same id was given before. */
+/** The start that a call with the same id was given before, and the mark of that call. */
 export interface Repeated {
   readonly repeated: true
   readonly startsAt: number
+  readonly mark: number
 }
 
 /**
@@ -61,16 +68,22 @@ export function chargeOnce<T extends object>(
   charge: (at: Database) => Promise<T>,
   startOf: (charged: T) => number | undefined,
 ): Promise<T | Repeated> {
+  const rows = rowsOf(checker, id, call)
   const attempt = async (connection: Connection): Promise<T | Repeated | undefined> => {
     const before = await startWith(id, connection)
     if (before) return before
     const work = async (own: Connection) => {
+      // A look changes neither.
+      if (call.rate > 0) await insertEmpty(rows, own, 'as the session', true)
       const charged = await charge(own.db)
       const startsAt = startOf(charged)
-      const uses = startsAt !== undefined && (await idIn(id, own, { startsAt, times: 1 })).granted > 0
-      return { charged, startsAt, uses }
+      const uses = startsAt !== undefined && (await useId(id, owned(id, connection, own), startsAt))
+      const begins = startsAt === undefined && beginsByDenial(call)
+      if (begins) await removeEmpty(rows, own)
+      return { charged, startsAt, uses, begins }
     }
-    const { charged, startsAt, uses } = await inTransactionIf(connection, work, (found) => found.uses)
+    const isDone = (found: Awaited<ReturnType<typeof work>>) => found.uses || found.begins
+    const { charged, startsAt, uses } = await inTransactionIf(connection, work, isDone)
     if (uses) return charged
     // A call with the same id may have been faster, and may be what has denied this one.
     return (await startWith(id, connection)) ?? (startsAt === undefined ? charged : undefined)
@@ -93,26 +106,49 @@ export function chargeOnce<T extends object>(
   return charged
 }
 
-/** Cancels a start, and frees its id. Returns whether something was given back. */
-export function cancelOnce(
+/**
+ * Cancels a start, and frees its id. Returns whether something was given back.
+ *
+ * @param start It was given to a call with the id. What it was charged is known only if the call was the same.
+ */
+export async function cancelOnce(
   checker: Checker,
   id: Id,
   call: Request,
-  startsAt: number,
+  { startsAt, mark }: Pick<Repeated, 'startsAt' | 'mark'>,
   tx: Database | undefined,
 ): Promise<boolean> {
-  const work = async (own: Connection) => {
+  if (!(await isMarkOf(mark, call))) return false
+  const rows = rowsOf(checker, id, call)
+  const cancelIn = async (own: Connection, target: Target) => {
+    await insertEmpty(rows, own, 'as the session', true)
+    // Another process may have freed the id or used it again.
+    const { granted, state } = await takeFrom(id, { ...target, clockMs: startsAt }, mark + 1, 1)
+    if (granted === 0 || state.count !== mark || state.windowStart !== startsAt) return false
     const { decision } = await checker.decide(cancelOf(call, startsAt), own.db)
     if (decision.granted === 0) return false
-    // It locks the row of the id, which another process may have freed or used again.
-    const { granted, state } = await idIn(id, own, { startsAt, times: 2 })
-    if (granted === 0 || state.count !== 1 || state.windowStart !== startsAt) return false
-    await removeRow(targetOn(id, own), id.key)
+    await removeRow(target, id.key)
     return true
   }
   return withinTimeout([checker], tx, (at) =>
-    runOn(checker, at, 'changes', (connection) => inTransactionIf(connection, work, (isDone) => isDone)),
+    runOn(checker, at, 'changes', (connection) => {
+      const work = (own: Connection) => cancelIn(own, owned(id, connection, own))
+      return inTransactionIf(connection, work, (isDone) => isDone)
+    }),
   )
+}
+
+/** The rows of the limit and of the id, in the order in which every list locks them. They are in one table. */
+function rowsOf(checker: Checker, id: Id, call: Call) {
+  const limited = isRequest(call) ? [{ ...checker.rows, key: call.key }] : []
+  return [...limited, { ...id.checker.rows, key: id.key }].toSorted((one, other) =>
+    compareText(one.namespace.prefix, other.namespace.prefix),
+  )
+}
+
+/** Whether a denial makes the row of a new key, which begins to fill then. */
+function beginsByDenial(call: Call): boolean {
+  return call.rate > 0 && isRequest(call) && !call.limiter.startsFull
 }
 
 /** The start that was given for the id. Undefined if the id is free. */
@@ -120,21 +156,30 @@ async function startWith(id: Id, connection: Connection): Promise<Repeated | und
   const request = lookAt(id.key, fixedWindow(1, id.lengthMs))
   const { state } = await decideOne(targetOn(id, connection), { request, calls: ONE })
   const { count = 0, windowStart } = state
-  return count > 0 && windowStart !== undefined ? { repeated: true, startsAt: windowStart } : undefined
+  return count > 0 && windowStart !== undefined
+    ? { repeated: true, startsAt: windowStart, mark: count }
+    : undefined
 }
 
-/** Uses the id at the start, if it was used less often than so many times before. */
-function idIn(
-  id: Id,
-  own: Connection,
-  { startsAt, times }: { readonly startsAt: number; readonly times: number },
-): Promise<Decision> {
-  const request = requestFor(id.key, fixedWindow(times, id.lengthMs), 'take', 1)
-  return decideOne({ ...targetOn(id, own), clockMs: startsAt }, { request, calls: ONE })
+/** Uses the id at the start, if it is free. */
+async function useId(id: Id, target: Target, startsAt: number): Promise<boolean> {
+  return (await takeFrom(id, { ...target, clockMs: startsAt }, id.mark, id.mark)).granted > 0
+}
+
+function takeFrom({ key, lengthMs }: Id, target: Target, limit: number, rate: number): Promise<Decision> {
+  return decideOne(target, {
+    request: requestFor(key, fixedWindow(limit, lengthMs), 'take', rate),
+    calls: ONE,
+  })
 }
 
 function targetOn({ checker }: Id, connection: Connection): Target {
   return { ...checker.rows, connection, commit: 'as the session' }
+}
+
+/** In a transaction of its own, the statement also sets how the transaction commits. */
+function owned(id: Id, { isTransaction }: Connection, own: Connection): Target {
+  return { ...targetOn(id, own), commit: isTransaction ? 'as the session' : id.checker.rows.commit }
 }
 
 const ONE = { length: 1 }

@@ -34,7 +34,8 @@ export interface Scheduled {
   /**
    * Gives back what the call was charged, without what later calls already count on: their start times stay.
    * It gives back once: a second call does nothing, even if the transaction of the first was rolled back. With
-   * `once` it also frees the id, and of the answers with one id, in any process, one gives back.
+   * `once` it also frees the id, and of the answers with one id, in any process, one gives back. An answer that
+   * is `repeated` gives nothing back if its call had another key or rate than the one that was charged.
    *
    * @param options `tx`: your transaction. Default: the limiter's `db`.
    * @returns Whether something was given back. From the start on, nothing is.
@@ -143,7 +144,9 @@ async function startNow(checker: Checker, call: Call, id: Id | undefined, tx: At
   const now = { startsAt: checker.clockMs() }
   const startIn = ({ startsAt }: typeof now) => (call.rate === 0 ? undefined : startsAt)
   const found = id ? await chargeOnce(checker, id, call, tx, async () => now, startIn) : now
-  return { success: true, delay: 0, ...found, cancel: async () => false }
+  const { startsAt } = found
+  const start = 'repeated' in found ? { startsAt, repeated: found.repeated } : { startsAt }
+  return { success: true, delay: 0, ...start, cancel: async () => false }
 }
 
 /** How a call is scheduled. */
@@ -191,11 +194,12 @@ function notScheduled({ success, retryAfter, blockedUntil }: Blocked): NotSchedu
 function repeatedOf(
   checker: Checker,
   call: Request,
-  { startsAt, repeated }: Repeated,
+  { startsAt, repeated, mark }: Repeated,
   { decision: { now } }: Outcome,
   { id }: Way,
 ): Scheduled {
-  const cancel = call.rate === 0 ? async () => false : cancelIn(checker, call, startsAt, id)
+  const cancel =
+    call.rate === 0 ? async () => false : cancelIn(checker, call, startsAt, id && { ...id, mark })
   return { success: true, repeated, delay: Math.max(startsAt - now, 0), startsAt, cancel }
 }
 
@@ -229,7 +233,7 @@ function cancelIn(
     const { tx } = options
     try {
       isCancelled = id
-        ? await cancelOnce(checker, id, call, startsAt, tx)
+        ? await cancelOnce(checker, id, call, { startsAt, mark: id.mark }, tx)
         : (await checker.decide(cancelOf(call, startsAt), tx)).decision.granted > 0
       return isCancelled
     } catch (error) {

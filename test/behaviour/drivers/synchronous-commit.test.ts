@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
+import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
-import { limitAll, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
 import { watch } from '../../support/watch.ts'
@@ -69,6 +70,37 @@ test.each([
     await all()
     // New rows may be written twice.
     expect([...new Set(await writtenUnder(prefix))]).toEqual([setting])
+  },
+)
+
+test.each([
+  [{ durable: true }, 'off'],
+  [{ durable: true, synchronousCommit: true }, 'on'],
+] as const)(
+  'with %o a start with an id, and its cancel, commit with synchronous_commit = %s',
+  async (options, setting) => {
+    await writeDownSettings()
+    const prefix = `starts ${setting}`
+    const ids = `drizzle-ratelimit/once/${prefix}`
+    const limiter = Ratelimit.gcra(10, '1h', { burst: 1 })
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0, ...options })
+    const begin = async (tx?: Database) => {
+      const once = { id: `event ${String(tx === undefined)}`, for: '1d' } as const
+      const turn = await schedule(ratelimit, 'key', { within: '10h', once, tx })
+      if (!turn.success) throw new Error('not scheduled')
+      return turn
+    }
+    await ratelimit.limit('key')
+    await begin()
+    expect((await writtenUnder(ids)).at(-1)).toBe(setting)
+    const turn = await begin()
+    expect(await turn.cancel()).toBe(true)
+    expect((await writtenUnder(ids)).at(-1)).toBe(setting)
+    await database.db.transaction(async (tx) => {
+      const own = await begin(tx)
+      await own.cancel({ tx })
+    })
+    expect((await writtenUnder(ids)).slice(-2)).toEqual(['on', 'on'])
   },
 )
 

@@ -79,6 +79,17 @@ test('an id is remembered for its time from the call, and from its start', async
   expect(await begin(ratelimit, short)).not.toHaveProperty('repeated')
 })
 
+test('a bucket that begins empty begins to fill by a denied call with an id', async () => {
+  const limiter = Ratelimit.tokenBucket(1, '1s', 2, { initialTokens: 0 })
+  const [ratelimit, plain] = [partner({ limiter }), partner({ limiter })]
+  for (const options of [{ within: 0 }, { within: 0, once }]) {
+    const each = options.once ? ratelimit : plain
+    expect(await schedule(each, 'key', options)).toEqual({ success: false, retryAfter: 1000 })
+    clock.advance(1000)
+    expect(await schedule(each, 'key', options)).toMatchObject({ success: true })
+  }
+})
+
 test('a rate of 0 looks, and does not use up the id', async () => {
   const ratelimit = partner()
   expect(await startOf(ratelimit, { rate: 0, once })).toEqual({ delay: 0, startsAt: clock.ms })
@@ -166,6 +177,38 @@ describe('cancel', () => {
     expect((await begin(ratelimit, { once })).delay).toBe(200)
     expect(await again.cancel()).toBe(false)
     expect((await begin(ratelimit)).delay).toBe(300)
+  })
+
+  test('of an answer whose id was freed and used again leaves the new start, though it is at the same time', async () => {
+    const ratelimit = partner()
+    await begin(ratelimit)
+    const [first, again] = [await begin(ratelimit, { once }), await begin(ratelimit, { once })]
+    expect(await again.cancel()).toBe(true)
+    expect((await begin(ratelimit, { once })).startsAt).toBe(first.startsAt)
+    expect(await first.cancel()).toBe(false)
+    expect((await begin(ratelimit)).delay).toBe(200)
+  })
+
+  test.each([
+    ['another key', 'other', { rate: 1 }],
+    ['a higher rate', 'key', { rate: 2 }],
+    ['a lower rate', 'key', { rate: 0.5 }],
+  ])('of a repeated call with %s gives nothing back', async (_, key, options) => {
+    const ratelimit = partner({ limiter: Ratelimit.gcra(10, '1s', { burst: 4 }) })
+    for (const each of ['key', 'other']) await schedule(ratelimit, each, { within, rate: 4 })
+    const first = await begin(ratelimit, { once })
+    // It has a debt of its own that is not the id's.
+    await schedule(ratelimit, 'other', { within })
+    const wrong = await schedule(ratelimit, key, { within, once, ...options })
+    expect(wrong).toMatchObject({ repeated: true, startsAt: first.startsAt })
+    const cancelled = wrong.success && (await wrong.cancel())
+    expect(cancelled).toBe(false)
+    expect(await schedule(ratelimit, 'other', { within })).toMatchObject({ delay: 200 })
+    // The same call can still be cancelled, and so its id is free.
+    expect(await (await begin(ratelimit, { once })).cancel()).toBe(true)
+    const next = await begin(ratelimit, { once })
+    expect(next).toMatchObject({ delay: 100 })
+    expect(next).not.toHaveProperty('repeated')
   })
 
   test('gives nothing back from the start on, and keeps the id', async () => {

@@ -1,7 +1,9 @@
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -105,3 +107,43 @@ test('12 processes with one id have one start, and of their cancels one gives ba
     expect(cancelled.filter(Boolean)).toHaveLength(1)
   }
 })
+
+test.each(['a prefix before that of ids', 'the prefix after that of ids'])(
+  '%s: a start with an id, and its cancel, lock limit and id in the order of every list',
+  async (prefix) => {
+    const limiter = Ratelimit.gcra(10, '1h', { burst: 1 })
+    const { db } = database.connect(2)
+    const clock = new TestClock(1_000_000)
+    const options = { limiter, prefix, clock: clock.now, timeout: false, cleanupProbability: 0 } as const
+    const ratelimit = new Ratelimit({ db, ...options })
+    const holder = await database.client()
+    const lock = (key: string, own: string) =>
+      holder.query(
+        `select from rate_limit_ephemeral where prefix = '${own}' and key = '${key}' for update nowait`,
+      )
+    const rows = [
+      ['key', prefix],
+      ['job', `drizzle-ratelimit/once/${prefix}`],
+    ].toSorted(([, one = ''], [, other = '']) => (one < other ? -1 : 1)) as [string, string][]
+    const [first, second] = rows as [[string, string], [string, string]]
+    const meanwhile = async <T>(work: () => Promise<T>) => {
+      await holder.query('begin')
+      await lock(...first)
+      const working = work()
+      await untilWaiting(database)
+      // Who waits for the first row must not hold the second.
+      await lock(...second)
+      await holder.query('commit')
+      return working
+    }
+    const once = { id: 'job', for: '1h' } as const
+    await ratelimit.limit('key', { once })
+    // There are rows for both, and the id is free again.
+    clock.advance(86_400_000)
+    await ratelimit.limit('key')
+    const turn = await meanwhile(() => schedule(ratelimit, 'key', { within: '10h', once }))
+    expect(turn).toMatchObject({ success: true, delay: 360_000 })
+    expect(turn).not.toHaveProperty('repeated')
+    expect(await meanwhile(async () => turn.success && turn.cancel())).toBe(true)
+  },
+)
