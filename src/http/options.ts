@@ -77,7 +77,9 @@ interface CountsAll<Context> {
   /**
    * The id of a request that the client may send again, such as its `Idempotency-Key`: it is charged once, and
    * passes again without a charge. So use it only if your handler does not do the work again either. Put the
-   * customer into the id, because all keys share the ids. Undefined for a request that is always charged.
+   * customer into the id, because all keys share the ids. A prefix and an id that have more than about 1,000
+   * bytes together throw, so refuse keys of more than 200 characters before. With several limits the ids belong
+   * to the first that costs something. Undefined for a request that is always charged.
    */
   readonly once?: (context: Context) => Eventually<Once | undefined>
 }

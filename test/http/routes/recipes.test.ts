@@ -105,6 +105,7 @@ test('a request that is sent again is charged once, and does its work once', asy
     })
   const leftOf = (response: Response) => response.headers.get('ratelimit')?.match(/r=(\d+)/)?.[1]
   expect((await send('ada')).status).toBe(400)
+  for (const length of [201, 1500]) expect((await send('ada', 'x'.repeat(length))).status).toBe(400)
   // Two processes, and a client that does not wait.
   const all = await Promise.all(Array.from({ length: 8 }, () => send('ada', '1')))
   expect(new Set(all.map((response) => `${response.status} ${leftOf(response)}`))).toEqual(
@@ -113,6 +114,7 @@ test('a request that is sent again is charged once, and does its work once', asy
   expect(leftOf(await send('ada', '2'))).toBe('98')
   // Another customer's id is another one.
   expect(leftOf(await send('eve', '1'))).toBe('99')
+  expect(leftOf(await send('eve', 'x'.repeat(200)))).toBe('98')
   for (let place = 3; place <= 100; place++) await send('ada', `${place}`)
   expect((await send('ada', 'more')).status).toBe(429)
   expect((await send('ada', '1')).status).toBe(200)
