@@ -40,16 +40,19 @@ export async function keyPage(
   asking: Target,
   looking: Looking,
 ): Promise<string> {
-  // A hash is the key of limits that store hashes, and tells nothing of the others.
-  const own = limits.filter(({ isHashed }) => isHashed || !key.isHash)
-  const known = await Promise.all(own.map((limit) => knownOf(limit, key, looking)))
+  const all = limits.map(async (limit) => {
+    // A hash is the key of limits that hash with the same secret, and tells nothing of the others.
+    const isOther = key.hashedBy !== undefined && key.hashedBy !== (await limit.hashedBy())
+    return isOther ? [] : [await knownOf(limit, key, looking)]
+  })
+  const known = (await Promise.all(all)).flat()
   const first = ({ limit }: Known) => Number(limit === above)
   const [seen, unseen] = [known.filter(isSeen), known.filter((each) => !isSeen(each))]
   const ordered = seen.toSorted((one, other) => first(other) - first(one))
   return page(
     {
       title: 'A key',
-      head: html`<h1>${key.isHash ? 'The hash ' : undefined}<code id="key">${key.text}</code></h1>`,
+      head: html`<h1>${key.hashedBy === undefined ? undefined : 'The hash '}<code id="key">${key.text}</code></h1>`,
       above,
     },
     html`${said === undefined ? undefined : html`<p class="done" role="status">${said}</p>`}
@@ -80,8 +83,8 @@ async function knownOf(limit: Limit, key: NamedKey, looking: Looking): Promise<K
   }
 }
 
-async function readKnown(limit: Limit, { text, isHash }: NamedKey, { times }: Looking): Promise<Known> {
-  const key = isHash ? text : await limit.stored(text)
+async function readKnown(limit: Limit, { text, hashedBy }: NamedKey, { times }: Looking): Promise<Known> {
+  const key = hashedBy === undefined ? await limit.stored(text) : text
   const now = await limit.now()
   const shown = await limit.look(key, now)
   const held: [Holding, readonly Held[]][] = []

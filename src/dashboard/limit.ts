@@ -37,6 +37,9 @@ type Shows = Ratelimit | AnyCredits | AnySemaphore | PlannedLimit
 
 const PLANNED_NAMES: NamesOf<PlannedLimit> = { ratelimit: true, limiterOf: true }
 
+/** Its hash tells secrets apart. */
+const PROBE = 'the secret of drizzle-ratelimit/dashboard'
+
 /** How many hours a chart has. */
 const HOURS = 24
 
@@ -85,6 +88,11 @@ export class Limit {
   /** The key of the rows for a key that a person has typed. */
   async stored(key: string): Promise<string> {
     return this.checker.stored(key)
+  }
+
+  /** What limits have in common that hash keys with the same secret. Undefined if keys are stored as such. */
+  async hashedBy(): Promise<string | undefined> {
+    return this.isHashed ? (await this.checker.stored(PROBE)).slice(0, 16) : undefined
   }
 
   /** The time by which the limit decides. */

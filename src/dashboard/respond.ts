@@ -4,7 +4,7 @@ import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { limitPage } from './limit-page.ts'
-import { keyIn, sealable } from './links.ts'
+import { keyIn, type NamedKey, sealable } from './links.ts'
 import { overviewPage } from './overview.ts'
 import type { Seals } from './seal.ts'
 import { Times } from './times.ts'
@@ -64,7 +64,7 @@ export async function respond(asked: Asked): Promise<Answer> {
   const token = await tokens.tokenFor(viewer.id)
   const [given, id] = [searchParams.get('key'), searchParams.get('id')]
   // A link of the application has the key as it is. No address of the page has it.
-  if (given !== null) return openedAt(given, limit, seals)
+  if (given !== null) return openedAt({ text: given }, limit, seals)
   if (id !== null) {
     const key = keyIn(await seals.open(id))
     if (!key) return refused(404, 'This address names no key. It may be of another secret.')
@@ -78,9 +78,9 @@ export async function respond(asked: Asked): Promise<Answer> {
 }
 
 /** The address of a key that was given as it is. */
-async function openedAt(text: string, limit: Limit | undefined, seals: Seals): Promise<Answer> {
-  if (text === '') return refused(400, 'Which key?')
-  return { location: href({ limit: limit?.name, id: await seals.seal(sealable({ text, isHash: false })) }) }
+async function openedAt(key: NamedKey, limit: Limit | undefined, seals: Seals): Promise<Answer> {
+  if (key.text === '') return refused(400, 'Which key?')
+  return { location: href({ limit: limit?.name, id: await seals.seal(sealable(key)) }) }
 }
 
 /** Answers a form: it finds keys, asks whether to do something, or does it. */
@@ -96,7 +96,9 @@ async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
   if (action === 'search' && limit) {
     return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
   }
-  if (action === 'open') return openedAt(typed, limit, seals)
+  if (action === 'open') return openedAt({ text: typed }, limit, seals)
+  if (action === 'open hash')
+    return openedAt({ text: typed, hashedBy: await limit?.hashedBy() }, limit, seals)
   return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
 }
 
@@ -105,10 +107,11 @@ async function acted(asked: Asked, limit: Limit, form: URLSearchParams): Promise
   const { allow = [] } = viewer
   const id = form.get('id') ?? ''
   const named = keyIn(await seals.open(id))
-  if (!named || (named.isHash && !limit.isHashed)) return refused(400, 'The form has no valid key.')
+  const isOther = named?.hashedBy !== undefined && named.hashedBy !== (await limit.hashedBy())
+  if (!named || isOther) return refused(400, 'The form has no valid key.')
   const act = (await limit.acts()).find(({ name }) => name === form.get('do'))
   if (!act || !allow.includes(act.needs)) return refused(403, 'You may not do this.')
-  const key = named.isHash ? named.text : await limit.stored(named.text)
+  const key = named.hashedBy === undefined ? await limit.stored(named.text) : named.text
   const {
     token: _,
     id: _id,

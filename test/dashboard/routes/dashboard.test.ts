@@ -7,7 +7,7 @@ import type { Database } from '../../../src/index.ts'
 import { serve } from '../../http/routes/serve.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
-import { ADA, browse, five, limiterOf as limiterOn, newPrefix, secret } from './browse.ts'
+import { ADA, browse, five, limiterOf as limiterOn, newPrefix, rowsIn, secret } from './browse.ts'
 
 const database = useDatabase()
 afterEach(() => void vi.useRealTimers())
@@ -183,7 +183,7 @@ describe('what it shows', () => {
     for (let i = 0; i < 6; i++) await ratelimit.limit('ada@example.com')
     const { get, open, post, act } = browse({ api: ratelimit })
     const list = await get('?limit=api')
-    expect(list.text).toContain('the page hashes it')
+    expect(list.text).toContain('which the page hashes')
     const [, address = '', hash = ''] = /<a class="key" href="([^"]*)">([0-9a-f]{64})</.exec(list.text) ?? []
     const found = await get(address.replaceAll('&amp;', '&'))
     expect(found.text).toContain(`The hash <code id="key">${hash}</code>`)
@@ -209,6 +209,28 @@ describe('what it shows', () => {
     expect(await post('?limit=plain', { id, do: 'reset' })).toMatchObject({ status: 400 })
     expect(await post('?limit=hashed', { id, do: 'reset', sure: 'yes' })).toMatchObject({ status: 303 })
     expect(await hashed.getRemaining('ada')).toMatchObject({ remaining: 5 })
+  })
+
+  test('a hash says nothing about limits that hash with another secret, and can be typed', async () => {
+    const [one, same, other] = ['the first secret', 'the first secret', 'the other secret'].map(
+      (hashKeys) => limiterOf({ hashKeys }).ratelimit,
+    )
+    const limiters = { one, same, other } as DashboardOptions['limiters']
+    for (const each of [one, same, other]) await each?.limit('ada')
+    const { get, post } = browse(limiters)
+    const list = (await get('?limit=one')).text
+    const hash = />([0-9a-f]{64})</.exec(list)?.[1] ?? ''
+    const { location } = await post('?limit=one', { key: hash, do: 'open hash' })
+    const { text } = await get(location)
+    expect(text).toContain(`The hash <code id="key">${hash}</code>`)
+    expect(rowsIn(text).map((row) => row.slice(0, 2))).toEqual([
+      ['one', '20 % 1'],
+      ['same', '20 % 1'],
+    ])
+    expect(text).not.toContain('>other<')
+    const id = new URLSearchParams(location).get('id') ?? ''
+    expect(await post('?limit=other', { id, do: 'reset' })).toMatchObject({ status: 400 })
+    expect(await post('?limit=same', { id, do: 'reset' })).toMatchObject({ status: 200 })
   })
 
   test('a limit of any name has a page with a way back', async () => {

@@ -36,7 +36,7 @@ describe('the page of a limit', () => {
     for (let i = 0; i < 6; i++) await ratelimit.limit('user:2')
     await written()
     const { get } = browse({ api: ratelimit })
-    for (const since of ['', '&since=hour', '&since=week', '&since=other']) {
+    for (const since of ['', '&since=hour', '&since=week', '&since=other', '&denied=9']) {
       const { text } = await get(`?limit=api${since}`)
       expect(rowsIn(text, 'id="denied"')).toEqual([
         ['user:1', '2'],
@@ -162,6 +162,8 @@ describe('the page of a limit', () => {
       ['org:1', '2'],
       ['org:2', '1'],
     ])
+    // A page beyond the end is the last one.
+    expect(rowsIn((await get('?limit=jobs&slots=9')).text, 'id="slots"')).toHaveLength(3)
     expect(rowsIn((await open('jobs', 'org:2')).text, 'Slots in use')[0]?.[0]).toBe('1')
     expect((await open('jobs', 'org:3')).text).toContain('<h2 id="unseen">No row</h2>')
   })
