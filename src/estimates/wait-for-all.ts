@@ -4,7 +4,8 @@ import { whenAborted } from '../kernel/base/abort.ts'
 import { own } from '../kernel/base/own.ts'
 import { channels } from '../kernel/diagnostics.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import { CallTime, Timeout, timedOut } from '../kernel/engine/bounds.ts'
+import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
+import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { isFunded } from '../kernel/engine/funds.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
@@ -13,7 +14,6 @@ import { callsOf } from '../kernel/lists/calls-of.ts'
 import { combined, retryAfterAll, wasRepeated } from '../kernel/lists/combined.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
-import { limitRequest } from '../kernel/options/call-table.ts'
 import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { blockUntilReady } from './block-until-ready.ts'
@@ -79,7 +79,7 @@ export async function waitForAll<Request extends Requested>(
 ): Promise<LimitAllResult<Request>> {
   const timeoutMs = parseDuration(wait, 'wait', 0)
   checkSignal(signal)
-  const calls = await callsOf(requests, limitRequest)
+  const calls = await callsOf(requests)
   const isJoined = calls.some(({ checker }) => checker.joined(tx))
   checkOption(!isJoined, 'limitAll cannot wait inside a transaction.')
   const ids = [await idCall(once, calls)]

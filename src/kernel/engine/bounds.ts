@@ -2,13 +2,7 @@ import type { Outcome } from '../answers/outcome.ts'
 import { type Deadline, MAX_TIMER_MS, type Timed, waitsOf } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-
-/** When waits are over. */
-interface CallDeadline {
-  readonly isOver: boolean
-  /** Begins a wait, which is told when the time is over. */
-  begin(timed: Timed): Pick<Deadline, 'stop'>
-}
+import type { CallDeadline, CallTime } from './call-time.ts'
 
 /** A length of time, which restarts for each wait. */
 export class Timeout implements CallDeadline {
@@ -30,32 +24,6 @@ export class Timeout implements CallDeadline {
 }
 
 const NO_TIMER = { stop: () => {} }
-
-/** The time of a call that may take several statements. */
-export class CallTime implements CallDeadline, Timed {
-  isOver = false
-  readonly #waits = new Set<Timed>()
-  readonly #deadline: Pick<Deadline, 'stop'>
-
-  constructor(timeout: Timeout) {
-    this.#deadline = timeout.begin(this)
-  }
-
-  begin(timed: Timed): Pick<Deadline, 'stop'> {
-    this.#waits.add(timed)
-    return { stop: () => this.#waits.delete(timed) }
-  }
-
-  over(): void {
-    this.isOver = true
-    for (const timed of this.#waits) timed.over()
-  }
-
-  /** The call has ended. */
-  stop(): void {
-    this.#deadline.stop()
-  }
-}
 
 /** Where a call runs: in a transaction, or alone. Alone, it may have begun its time already. */
 export type At = Database | CallTime | undefined

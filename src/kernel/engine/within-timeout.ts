@@ -1,4 +1,5 @@
-import { type At, CallTime } from './bounds.ts'
+import type { At } from './bounds.ts'
+import { CallTime } from './call-time.ts'
 import type { Checker } from './checker.ts'
 
 /**

@@ -1,18 +1,24 @@
-import { checkOptions, type OptionNames } from '../base/check-options.ts'
+import { checkOptions, checkSwitch, type NamesOf, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../engine/checker.ts'
 import { calledBy, handleOf } from '../engine/handles.ts'
 import type { Requested } from '../options/calls.ts'
 import { checkOption } from '../options/validate.ts'
 
+/** The options of a request, with their checks. What has true here is checked by the call. */
+const REQUEST: NamesOf<Requested> = {
+  ...{ ratelimit: true, key: true, rate: true, limiter: true, atLeast: true, force: checkSwitch },
+}
+
 /**
  * The calls of the requests, in their order.
  *
+ * @param names The options that each may have. Default: those of a charge.
  * @param rateOfEach Default: each request's own.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE`
  */
 export async function callsOf(
   requests: readonly Requested[],
-  names: OptionNames,
+  names: OptionNames = REQUEST,
   rateOfEach?: number,
 ): Promise<LimiterCall[]> {
   checkOption(Array.isArray(requests), 'The requests must be a list.')

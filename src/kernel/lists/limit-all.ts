@@ -21,7 +21,6 @@ import type { Report } from '../engine/watch.ts'
 import { withinTimeout } from '../engine/within-timeout.ts'
 import { ownError } from '../errors.ts'
 import { whenAvailable } from '../limits/search.ts'
-import { limitRequest } from '../options/call-table.ts'
 import type { AllOptions, Requested } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
 import { checkOption } from '../options/validate.ts'
@@ -50,7 +49,7 @@ export async function limitRequests<Request extends Requested>(
   { tx, once, signal }: AllOptions,
 ): Promise<LimitAllResult<Request>> {
   checkOption(signal === undefined, 'signal ends a wait, so it needs wait.')
-  const calls = await callsOf(requests, limitRequest)
+  const calls = await callsOf(requests)
   try {
     return combined(requests, await decideAll(calls, tx, once && [await idCall(once, calls)]))
   } catch (error) {

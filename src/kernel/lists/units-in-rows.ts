@@ -1,5 +1,6 @@
 import type { Connection } from '../database/connection.ts'
-import { type CallTime, isCallTime } from '../engine/bounds.ts'
+import { isCallTime } from '../engine/bounds.ts'
+import type { CallTime } from '../engine/call-time.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { withinTimeout } from '../engine/within-timeout.ts'
 

@@ -7,7 +7,6 @@ import type {
   Once,
   OnceOptions,
   RefundOptions,
-  Requested,
   TxOptions,
 } from './calls.ts'
 import { checkTx } from './checks.ts'
@@ -29,7 +28,4 @@ export const limit: NamesOf<LimitOptions | RefundOptions> = {
 export const blockUntilReady: NamesOf<BlockOptions> = {
   ...once,
   ...{ rate: true, atLeast: true, limiter: true, signal: true },
-}
-export const limitRequest: NamesOf<Requested> = {
-  ...{ ratelimit: true, key: true, rate: true, limiter: true, atLeast: true, force: checkSwitch },
 }
