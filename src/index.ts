@@ -13,7 +13,6 @@ export type {
   Allowed,
   Denied,
   Granted,
-  GrantResult,
   LimitAllResult,
   LimitResult,
   Remaining,

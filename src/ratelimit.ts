@@ -31,7 +31,7 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./estimates/reservation.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/look-all.ts')),
   wait: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
-  upkeep: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/upkeep.ts')),
+  maintenance: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/maintenance.ts')),
   reset: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/reset.ts')),
 }
 
@@ -291,7 +291,7 @@ export class Ratelimit<D = Database> {
    */
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
-    const { cleanUp } = await MODULES.upkeep()
+    const { cleanUp } = await MODULES.maintenance()
     return cleanUp(this.#checker)
   }
 
@@ -314,7 +314,7 @@ export class Ratelimit<D = Database> {
    */
   async close(): Promise<void> {
     Ratelimit.#check(this, {}, {})
-    const { close } = await MODULES.upkeep()
+    const { close } = await MODULES.maintenance()
     await close(this.#checker)
   }
 

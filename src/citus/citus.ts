@@ -1,6 +1,6 @@
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
+import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import type { Layer } from '../kernel/options/layer.ts'
-import { hasGrants } from '../kernel/options/validate.ts'
 import { citusTable } from './citus-table.ts'
 
 const EXCLUDES: readonly Exclusion[] = [
@@ -9,7 +9,11 @@ const EXCLUDES: readonly Exclusion[] = [
     (settings) => hasLayer(settings, 'ledger'),
     'Not yet: statements of such tables hand out no entries.',
   ],
-  ['credits', ({ limiter }) => hasGrants(limiter), 'Not yet: the grants of a key are rows of their own.'],
+  [
+    'credits',
+    ({ limiter }) => hasSeveralRows(limiter),
+    'Not yet: the grants of a key are rows of their own.',
+  ],
 ]
 
 /**

@@ -11,7 +11,6 @@ import { answerTo } from '../kernel/engine/layers.ts'
 import { freshState } from '../kernel/limits/limiter.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { NUMBERS } from '../kernel/sql/columns.ts'
-import { type GrantsSource, grantsStatement } from '../kernel/sql/grants.ts'
 import { timeAndState } from '../kernel/store/ask.ts'
 import {
   type Answers,
@@ -25,6 +24,7 @@ import { exactNumber } from '../kernel/store/number-columns.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { ALL_GRANTS } from './grant.ts'
 import type { Account } from './seen.ts'
+import { type GrantsSource, grantsStatement } from './sql/grants.ts'
 import { takeGrantsStatement } from './sql/take-grants.ts'
 
 // Calls on all grants of a key. They share statements as other calls do.

@@ -47,7 +47,7 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
         tokens: sql`least(${countAfter(tokens, reserved)}, ${next})`,
       }
     },
-    grant: ({ count, prevCount, tokens }, now, amount) => ({
+    add: ({ count, prevCount, tokens }, now, amount) => ({
       count,
       prevCount: countAfter(prevCount, amount),
       lastRefill: now,
@@ -70,7 +70,7 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
         tokens: Math.min(countNumberAfter(tokens, reserved), next),
       }
     },
-    grant: ({ count, prevCount, tokens }, now, amount) => ({
+    add: ({ count, prevCount, tokens }, now, amount) => ({
       count,
       prevCount: countNumberAfter(prevCount, amount),
       lastRefill: now,

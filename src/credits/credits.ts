@@ -2,7 +2,7 @@
 
 import { spend as RESERVE_NAMES } from '../estimates/options.ts'
 import type { ReservationName } from '../estimates/settle-options.ts'
-import type { Allowed, Denied, Granted, GrantResult, LimitResult, Usage } from '../kernel/answers/results.ts'
+import type { Allowed, Denied, Granted, LimitResult, Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/on-first-use.ts'
 import { own } from '../kernel/base/own.ts'
@@ -23,7 +23,7 @@ import { type Offered, settingsOf } from '../kernel/options/settings.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { balance } from './balance.ts'
 import { grantOfAnyAge } from './grant.ts'
-import type { DatedGrant, Grant } from './grants.ts'
+import type { DatedGrant, Grant, GrantResult } from './grants.ts'
 import type {
   CreditBlockOptions,
   CreditLimitOptions,
@@ -39,13 +39,13 @@ import type { Account } from './seen.ts'
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   dated: /* @__PURE__ */ onFirstUse(() => import('./dated.ts')),
-  once: /* @__PURE__ */ onFirstUse(() => import('../kernel/lists/limit-once.ts')),
+  balance: /* @__PURE__ */ onFirstUse(() => import('./grant-balance.ts')),
   reservation: /* @__PURE__ */ onFirstUse(() => import('../estimates/reservation.ts')),
   byName: /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/look-all.ts')),
   shown: /* @__PURE__ */ onFirstUse(() => import('./shown.ts')),
   wait: /* @__PURE__ */ onFirstUse(() => import('../estimates/wait-for-all.ts')),
-  upkeep: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/upkeep.ts')),
+  maintenance: /* @__PURE__ */ onFirstUse(() => import('../kernel/engine/maintenance.ts')),
 }
 
 const OFFERED: Offered = { durable: true, periods: true }
@@ -304,11 +304,12 @@ export class Credits<Dated extends boolean = false, D = Database> {
     }
     const { once } = options as GrantOptions
     // With undefined, the rate would be the default of 1.
-    const { checker, call } = await calledBy(this.#handle, key, { rate: amount ?? 0 })
+    const called = await calledBy(this.#handle, key, { rate: amount ?? 0 })
+    const balance = await MODULES.balance()
     return await own(
       once === undefined
-        ? (await MODULES.upkeep()).grant(checker, call, tx)
-        : (await MODULES.once()).grantOnce(checker, call, once, tx),
+        ? balance.grant(called.checker, called.call, tx)
+        : balance.grantOnce(called, once, tx),
     )
   }
 
@@ -421,14 +422,14 @@ export class Credits<Dated extends boolean = false, D = Database> {
    */
   async cleanup(): Promise<number> {
     Credits.#check(this, {}, {})
-    const { cleanUp } = await MODULES.upkeep()
+    const { cleanUp } = await MODULES.maintenance()
     return cleanUp(this.#checker, this.#grant !== undefined)
   }
 
   /** Ends the layers of `use`, as `close` of a `Ratelimit` does. */
   async close(): Promise<void> {
     Credits.#check(this, {}, {})
-    const { close } = await MODULES.upkeep()
+    const { close } = await MODULES.maintenance()
     await close(this.#checker)
   }
 

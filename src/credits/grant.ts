@@ -4,6 +4,7 @@ import { limiterOf } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 import { balance } from './balance.ts'
+import { rowIn } from './keys.ts'
 
 type Column = ColumnOf<'credits'>
 type Param = 'endMs' | 'forMs' | 'priority' | 'keepMs' | 'madeMs'
@@ -47,7 +48,7 @@ const algorithm: Algorithm<Column, Param> = {
       sql`case when ${windowStart} > ${now} and ${madeMs} in (${ANY_TIME_SQL}, ${lastRefill}) then ${count} else 0::float8 end`,
     consume: (state, _now, _available, amount) => ({ ...state, count: countAfter(state.count, amount) }),
     before: ({ lastRefill }) => lastRefill,
-    grant: (state, _now, amount) => ({
+    add: (state, _now, amount) => ({
       ...state,
       prevCount: sql`case when ${state.prevCount} > 0::float8 then ${state.prevCount} else ${amount} end`,
     }),
@@ -72,7 +73,7 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count, windowStart, lastRefill }, now, { madeMs }) =>
       windowStart > now && [ANY_TIME, lastRefill].includes(madeMs) ? count : 0,
     consume: (state, _now, amount) => ({ ...state, count: countNumberAfter(state.count, amount) }),
-    grant: (state, _now, amount) => ({ ...state, prevCount: state.prevCount > 0 ? state.prevCount : amount }),
+    add: (state, _now, amount) => ({ ...state, prevCount: state.prevCount > 0 ? state.prevCount : amount }),
     capacity: ({ prevCount }) => prevCount,
     before: ({ lastRefill }) => lastRefill,
     guess: () => Number.POSITIVE_INFINITY,
@@ -123,7 +124,7 @@ function limiterWith(
   { name = '', madeMs = ANY_TIME }: { readonly name?: string; readonly madeMs?: number } = {},
 ): StoredLimiter {
   const limiter = limiterOf(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms }, { name })
-  return { ...limiter, limit: Number.POSITIVE_INFINITY, windowMs: undefined }
+  return { ...limiter, limit: Number.POSITIVE_INFINITY, windowMs: undefined, rowIn }
 }
 
 /** The limit of all grants of a key together. Its state is their sum, and as such it is a balance. */

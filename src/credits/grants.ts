@@ -1,4 +1,4 @@
-import type { GrantResult } from '../kernel/answers/results.ts'
+import type { Usage } from '../kernel/answers/results.ts'
 import { parseDuration } from '../kernel/duration.ts'
 import { afterChange } from '../kernel/engine/after-change.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
@@ -7,10 +7,17 @@ import type { TxOptions } from '../kernel/options/calls.ts'
 import { checkOption, checkRate, isStorable } from '../kernel/options/validate.ts'
 import { lookAt } from '../kernel/store/call.ts'
 import { NEVER_MS, newGrant, type Terms } from './grant.ts'
+import { keyOfGrant } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
-import { idOf, keyOfGrant, readAll, readSums } from './read.ts'
+import { idOf, readAll, readSums } from './read.ts'
 import { type Account, isEndless, leftOf, type Sums } from './seen.ts'
 import { usageOf } from './usage.ts'
+
+/** The answer of `grant`: what the key has after it. */
+export interface GrantResult extends Usage {
+  /** With `once`: the id was used before, so this call has added nothing. */
+  readonly repeated?: true
+}
 
 /** What was granted to a key. */
 export interface Grant {
@@ -60,7 +67,7 @@ export async function grant(
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
   }
-  const call = { ...lookAt(key, limiter), rate: amount, purpose: 'grant' as const }
+  const call = { ...lookAt(key, limiter), rate: amount, purpose: 'add' as const }
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0

@@ -1,6 +1,6 @@
 export type { ReservationName } from '../estimates/settle-options.ts'
 export { Credits, type GrantArguments, type GrantOf } from './credits.ts'
-export type { DatedGrant, Grant } from './grants.ts'
+export type { DatedGrant, Grant, GrantResult } from './grants.ts'
 export type {
   CreditBlockOptions,
   CreditLimitOptions,

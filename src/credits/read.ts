@@ -5,23 +5,22 @@ import type { Row } from '../kernel/database/run.ts'
 import type { Statement, Value } from '../kernel/database/statement.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { fromHex, toHex } from '../kernel/engine/hex-id.ts'
+import { fromHex } from '../kernel/engine/hex-id.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { checkKey } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
+import { lookAt } from '../kernel/store/call.ts'
+import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
+import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
+import { DEBT, GRANT } from './keys.ts'
+import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
 import {
-  DEBT,
-  GRANT,
   type GrantsSource,
   grantSumsStatement,
   grantsStatement,
   neededGrantsStatement,
-} from '../kernel/sql/grants.ts'
-import { lookAt } from '../kernel/store/call.ts'
-import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
-import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
-import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
+} from './sql/grants.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf(checker: Checker, limiter: StoredLimiter, key: string): Account {
@@ -30,11 +29,6 @@ export function accountOf(checker: Checker, limiter: StoredLimiter, key: string)
   checkKey(key + DEBT, namespace.prefix)
   namespace.onUse?.()
   return { checker, limiter, key }
-}
-
-/** The key of a grant's row. */
-export function keyOfGrant(key: string, id: string): string {
-  return `${key}${GRANT}${toHex(id)}`
 }
 
 /** The id of a grant. Undefined if another program has written the row. */

@@ -2,10 +2,10 @@ import { sorted } from '../kernel/base/sorted.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
-import { DEBT } from '../kernel/sql/grants.ts'
 import { type Decision, lookAt, type Request } from '../kernel/store/call.ts'
 import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
+import { DEBT } from './keys.ts'
 
 // What is known of the credits of a key.
 

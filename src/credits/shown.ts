@@ -18,13 +18,14 @@ import type {
 } from '../kernel/engine/shown.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { answerOnce, grantOnce } from '../kernel/lists/limit-once.ts'
+import { answerOnce } from '../kernel/lists/limit-once.ts'
 import { callOf } from '../kernel/options/validate.ts'
-import { GRANT } from '../kernel/sql/grants.ts'
 import { exactNumber } from '../kernel/store/number-columns.ts'
 import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
+import { grantOnce } from './grant-balance.ts'
 import { grant, grantsOf, voidGrant } from './grants.ts'
+import { GRANT } from './keys.ts'
 import { accountOf, readSums } from './read.ts'
 import { endingStatement, leastLeftStatement, MAX_READ } from './sql/all-keys.ts'
 import { usageOf } from './usage.ts'
@@ -58,7 +59,7 @@ export function shownUndated(checker: Checker): ShownParts {
     fields: [AMOUNT],
     run: async (key, values) => {
       const once = { id: idOf(values.once), for: '1d' } as const
-      const { remaining, repeated } = await grantOnce(checker, callOn(key, values), once, undefined)
+      const { remaining, repeated } = await grantOnce({ checker, call: callOn(key, values) }, once, undefined)
       return granted(values, remaining, repeated)
     },
   }

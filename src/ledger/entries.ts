@@ -1,7 +1,7 @@
 import { remainingOf } from '../kernel/answers/capacity.ts'
 import { afterCalls, type Outcome, paymentOf, returnedBy } from '../kernel/answers/outcome.ts'
-import { fromHex } from '../kernel/engine/hex-id.ts'
-import { DEBT, GRANT } from '../kernel/sql/grants.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
+import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import { applies } from '../kernel/store/ask.ts'
 import type { Answers, Asked, Call, GrantedCall } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
@@ -19,9 +19,9 @@ export function callsGranted(asked: readonly Asked[], answers: Answers): Granted
 /**
  * The entry of a granted call. Undefined if it has changed no count.
  *
- * @param hasGrants Whether the rows are those of credits: the grants of keys, and what these owe.
+ * @param own The limit of the calls, which says whose a row is if keys have several.
  */
-export function entryOf(granted: GrantedCall, prefix: string, hasGrants: boolean): Entry | undefined {
+export function entryOf(granted: GrantedCall, prefix: string, own: Limiter): Entry | undefined {
   const { call, decision, place, id, kind } = granted
   const { key, limiter, purpose } = call
   if (purpose === 'look' || purpose === 'block') return undefined
@@ -30,7 +30,7 @@ export function entryOf(granted: GrantedCall, prefix: string, hasGrants: boolean
   return {
     ...{
       prefix,
-      ...(hasGrants ? grantIn(key) : { key }),
+      ...ownerOf(key, own),
       kind: kind ?? entryKindOf(call),
       units,
       at: decision.now,
@@ -44,20 +44,19 @@ export function entryOf(granted: GrantedCall, prefix: string, hasGrants: boolean
 function unitsOf(outcome: Outcome): number {
   const { call, decision } = outcome
   if (call.rate < 0) return -returnedBy(outcome)
-  // A grant of credits fills a new row only.
-  const isRepeated = call.limiter.algorithm.name === 'credits' && (decision.state.prevCount ?? 0) > 0
-  return call.purpose === 'grant' && isRepeated ? 0 : paymentOf(outcome).rate
+  // If a key has several rows, a grant fills a new one only.
+  const isRepeated = hasSeveralRows(call.limiter) && (decision.state.prevCount ?? 0) > 0
+  return call.purpose === 'add' && isRepeated ? 0 : paymentOf(outcome).rate
 }
 
-/** The limited key and the grant in the key of a row of credits. What is owed has no grant. */
-function grantIn(row: string): Pick<Entry, 'key' | 'grant'> {
-  if (row.endsWith(DEBT)) return { key: row.slice(0, -DEBT.length) }
-  const at = row.lastIndexOf(GRANT)
-  return { key: row.slice(0, at), grant: fromHex(row.slice(at + GRANT.length)) ?? '' }
+/** The limited key in the key of a row, and the grant. What is owed has no grant. */
+function ownerOf(row: string, own: Limiter): Pick<Entry, 'key' | 'grant'> {
+  const { key, name } = (own.stored && own.rowIn?.(row)) || { key: row }
+  return { key, ...(name === undefined ? {} : { grant: name }) }
 }
 
 function entryKindOf({ rate, reserved, purpose }: Call): Entry['kind'] {
-  if (purpose === 'grant') return 'grant'
+  if (purpose === 'add') return 'grant'
   if (reserved !== 0) return reserved > 0 ? 'reserve' : 'settle'
   return rate < 0 ? 'refund' : 'charge'
 }

@@ -3,7 +3,6 @@ import { ownLayer } from '../kernel/engine/own-layer.ts'
 import { checkFunction } from '../kernel/options/checks.ts'
 import type { LedgerLayer } from '../kernel/options/choices.ts'
 import type { Settings } from '../kernel/options/settings.ts'
-import { hasGrants } from '../kernel/options/validate.ts'
 import type { GrantedCall, Ledger } from '../kernel/store/call.ts'
 import type { WriteEntries } from '../kernel/store/entry.ts'
 import { callsGranted, entryOf } from './entries.ts'
@@ -47,7 +46,7 @@ export function ledger<D extends Database = Database>(write: LedgerLayer<D>['wri
 
 function ledgerOf(write: WriteEntries, { prefix, limiter }: Settings): Ledger {
   const recorded = (granted: GrantedCall) => {
-    const entry = entryOf(granted, prefix, hasGrants(limiter))
+    const entry = entryOf(granted, prefix, limiter)
     return entry ? [{ write, entry }] : []
   }
   return {

@@ -1,8 +1,8 @@
 import { MAX_MS } from '../kernel/duration.ts'
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import type { Layer } from '../kernel/options/layer.ts'
-import { hasGrants } from '../kernel/options/validate.ts'
 import { lockout } from './limit.ts'
 
 const NO_MEMORY = 'A block holds at once in every process, so no memory answers before it.'
@@ -14,7 +14,7 @@ const EXCLUDES: readonly Exclusion[] = [
   ['a lockout', ({ limiter }) => limiter.algorithm.numbers.block, 'block works on a lockout without it.'],
   [
     'dated credits',
-    ({ limiter }) => hasGrants(limiter),
+    ({ limiter }) => hasSeveralRows(limiter),
     'Not yet: the grants of a key are rows of their own.',
   ],
 ]

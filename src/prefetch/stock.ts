@@ -3,7 +3,7 @@ import { type Moment, passedMs } from '../kernel/base/moment.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { hasPeriods, periodFrom } from '../kernel/limits/limiter.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
-import type { Decision, Prefetched, Request } from '../kernel/store/call.ts'
+import type { AnswerInAdvance, Decision, Request } from '../kernel/store/call.ts'
 
 /** Units that the database has charged for calls that may follow. */
 export interface Stock {
@@ -47,7 +47,7 @@ export function decisionBy(stock: Stock, { rate, limiter, atLeast }: Request): D
   const certain = remaining === Number.POSITIVE_INFINITY ? remaining : Math.floor(stock.left + tolerance)
   const { state, now, params } = stock.decided
   // This runs for each call, and objects made by spreads are slow to make and to read.
-  const prefetched: { -readonly [Name in keyof Prefetched]: Prefetched[Name] } = {
+  const prefetched: { -readonly [Name in keyof AnswerInAdvance]: AnswerInAdvance[Name] } = {
     success: true,
     limit,
     remaining: Math.max(certain, 0),

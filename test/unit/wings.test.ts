@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { ENTRIES } from '../support/entries.ts'
 import { sourceImports } from '../support/source-imports.ts'
@@ -27,4 +28,24 @@ test('the kernel imports the kernel and the schema', async () => {
 test('every entry of the package is the core, the schema, or a wing', () => {
   const core = ['src/index.ts', 'schema/index.ts']
   expect([...ENTRIES.values()].filter((file) => !core.includes(file) && !wingOf(file))).toEqual([])
+})
+
+/** Words of wings. `prefetched` is a word of every answer. */
+const OF_WINGS = /^(credits?|grants?|lockouts?|prefetch|semaphores?)$/i
+
+/** The columns of all rows, and the entries that a ledger gets, are those of every limiter. */
+const OF_ALL = ['src/kernel/limits/rows.ts', 'src/kernel/limits/estimate.ts', 'src/kernel/store/entry.ts']
+
+test('no name in the kernel is a word of a wing', async () => {
+  const found: string[] = []
+  for (const file of (await sourceImports()).keys()) {
+    if (!file.startsWith('src/kernel/') || OF_ALL.includes(file)) continue
+    const text = await readFile(file, 'utf8')
+    const code = text.replaceAll(/\/\*[\s\S]*?\*\/|\/\/.*|(['"`])(?:\\.|(?!\1)[^\\])*\1/g, '')
+    for (const [name] of code.matchAll(/[a-z_$][\w$]*/gi)) {
+      const words = name.split(/(?<=[a-z])(?=[A-Z])|_/)
+      if (words.some((word) => OF_WINGS.test(word))) found.push(`${file}: ${name}`)
+    }
+  }
+  expect(found).toEqual([])
 })

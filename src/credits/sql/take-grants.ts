@@ -15,11 +15,11 @@ import {
 import { callsFrom } from '../../kernel/sql/calls.ts'
 import { decisionNumbers, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
 import { DECIDED } from '../../kernel/sql/decided.ts'
-import { grantsOf } from '../../kernel/sql/grants.ts'
 import { guard, guardedStatement, type PlanGuard, transactionSettings } from '../../kernel/sql/guard.ts'
 import { BY_ITSELF, CLOCK_MS, type Level, level, type QueryLevel } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
 import type { WaitingSource } from '../../kernel/sql/take.ts'
+import { grantsOf } from './grants.ts'
 
 const SEEN = 'ratelimit_seen'
 const LOCKED = 'ratelimit_locked'

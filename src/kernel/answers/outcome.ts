@@ -56,10 +56,10 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
   const { purpose, paidWindowStart } = call
   const limiter = call.limiter.stored ? limiterFor(call.limiter, purpose) : call.limiter
   const amount = amountOf(outcome, calls)
-  const { grant, block } = limiter.algorithm.numbers
-  if (purpose === 'grant' && grant) {
+  const { add, block } = limiter.algorithm.numbers
+  if (purpose === 'add' && add) {
     const { state, now, params } = decision
-    return { now, params, state: grant(state, now, amount) }
+    return { now, params, state: add(state, now, amount) }
   }
   if (purpose === 'block' && block && calls > 0) {
     const { state, now, params } = decision

@@ -107,12 +107,6 @@ export interface Granted {
   readonly granted: number
 }
 
-/** The answer of `grant`: what the key has after it. */
-export interface GrantResult extends Usage {
-  /** With `once`: the id was used before, so this call has added nothing. */
-  readonly repeated?: true
-}
-
 /** The answer of several checks. All of them were consumed, or none was. */
 export interface LimitAllResult<Request> {
   /** All were allowed and consumed. */

@@ -4,7 +4,7 @@ import type { Threshold } from '../options/choices.ts'
 /**
  * The thresholds that are not reached with `from` used units, and are reached with `to`.
  *
- * @param capacity The limit, or for a balance the sum of all grants.
+ * @param capacity The limit, or what was added.
  */
 export function crossedFrom(
   { algorithm: { tolerance } }: Pick<Limiter, 'algorithm'>,

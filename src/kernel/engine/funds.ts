@@ -6,7 +6,7 @@ import type { Entry } from '../store/entry.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
 
-// What pays a call whose rows only a read can find: the grants of a key of credits.
+// What pays a call whose rows only a read can find, because a key has several.
 
 /** A row that takes part in a call. */
 export interface PayingCall extends LimiterCall {

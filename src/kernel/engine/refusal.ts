@@ -10,7 +10,7 @@ export function refusalOf(call: Call, decision: Decision, place: number): Rateli
   return isRefused ? tooMuch() : undefined
 }
 
-/** The error of a charge or a grant that a count could not hold exactly. */
+/** The error of a charge, or of what was added, that a count could not hold exactly. */
 export function tooMuch(): RatelimitError {
   return new RatelimitError(
     'COUNT_OVERFLOW',

@@ -90,9 +90,10 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
     reserved: Expression,
   ): Expressions<Column>
   /**
-   * For an algorithm without a capacity of its own: the state after `amount` is granted to an advanced state.
+   * For an algorithm without a capacity of its own: the state after `amount` is added to the capacity of an
+   * advanced state.
    */
-  grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
+  add?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
   /** For an algorithm that can be blocked: the state of a key that is blocked for a time, from `now`. */
   block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
   /** For an algorithm that can be blocked: when the block of an advanced state ends. Null without one. */
@@ -166,7 +167,7 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
     params: Numbers<Param>,
     reserved: number,
   ): Numbers<Column>
-  grant?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
+  add?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
   block?(state: Numbers<Column>, now: number, lengthMs: number): Numbers<Column>
   /** For an algorithm that can be blocked: when the block of an advanced state ends. Undefined without one. */
   blockedUntil?(state: Numbers<Column>, params: Numbers<Param>): number | undefined
@@ -304,6 +305,8 @@ export interface StoredLimiter extends Rules, Described {
   readonly rows: string
   /** For calendar windows: the period that holds a time. Its start and end are parameters too. */
   readonly periodAt?: PeriodAt
+  /** For a limit whose keys have several rows: the limited key in the key of a row, and the name of the row. */
+  readonly rowIn?: (row: string) => { readonly key: string; readonly name?: string }
   /** For calendar windows: the same periods with another limit. */
   readonly withTokens?: (tokens: number) => StoredLimiter
 }

@@ -170,11 +170,11 @@ export interface Opened {
   readonly refundableUntil: number | null
   /** When the period that paid ends, for a calendar window. Null for other limits. */
   readonly windowEnd: number | null
-  /** When the grant that paid was made. Null for other limits. */
+  /** When the row that paid was made, if a key has several. Null for other limits. */
   readonly madeMs: number | null
   /**
-   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window and a grant, which do
-   * not need it.
+   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window and a row of several,
+   * which do not need it.
    */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
@@ -193,7 +193,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   const paidAt = windowStart < NEVER_MS ? windowStart : null
   const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
   const before = Math.floor(count / UNIT) % (TOGETHER / UNIT)
-  const [isCalendar, isGrant] = [columns.join() === CALENDAR, columns.join() === GRANT_COLUMNS]
+  const [isCalendar, isOneOfSeveral] = [columns.join() === CALENDAR, columns.join() === SEVERAL]
   return {
     rate: tokens,
     endMs: lastRefill,
@@ -202,9 +202,9 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     windowStart: bit(8) ? paidAt : null,
     refundableUntil: bit(8) ? null : paidAt,
     windowEnd: isCalendar ? windowStart + before : null,
-    madeMs: isGrant ? before : null,
+    madeMs: isOneOfSeveral ? before : null,
     isTogether: bit(TOGETHER),
-    usedBefore: isCalendar || isGrant ? 0 : bit(8) ? before : before / THOUSANDTHS,
+    usedBefore: isCalendar || isOneOfSeveral ? 0 : bit(8) ? before : before / THOUSANDTHS,
     columns,
     wasSettledWith: (actual) => tokens === -(1 + actual),
     isOpen: tokens >= 0,
@@ -215,7 +215,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
 const COLUMNS: readonly StateColumn[] = ['count', 'lastRefill', 'prevCount', 'tokens', 'windowStart']
 
 const CALENDAR = ROWS.calendarWindow.columns.toSorted().join()
-const GRANT_COLUMNS = ROWS.credits.columns.toSorted().join()
+const SEVERAL = ROWS.credits.columns.toSorted().join()
 
 function maskOf(limiter: Limiter): number {
   if (!limiter.stored) return 0

@@ -94,6 +94,11 @@ export function startIn({ periodStart, periodMs }: Params, rowStart: number): nu
   return periodStart
 }
 
+/** Whether a key has several rows. */
+export function hasSeveralRows(limiter: Limiter): boolean {
+  return limiter.stored && limiter.rowIn !== undefined
+}
+
 /** Whether it has periods: fixed and calendar windows do. */
 export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
   return limiter.stored && limiter.algorithm.hasPeriods

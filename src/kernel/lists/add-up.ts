@@ -188,7 +188,7 @@ function rowSumsOf(charges: readonly ChargingCall[]): RowSums {
     rate += call.rate
     // A gate only has to be open.
     if (call.purpose === 'look') needed = Math.max(needed, call.atLeast ?? 0)
-    if (call.rate <= 0 || call.purpose === 'grant') continue
+    if (call.rate <= 0 || call.purpose === 'add') continue
     if (call.purpose === 'adjust') forced += call.rate
     else needed = taken + neededBy(call)
     taken += call.rate
@@ -196,8 +196,8 @@ function rowSumsOf(charges: readonly ChargingCall[]): RowSums {
   // A row that keeps the reserved amount changes even if an estimate was right.
   const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
   const ofSum = isNeverDenied ? 'adjust' : purposeOf(rate)
-  // A grant comes alone.
-  return { rate, refund, needed, forced, reserved, purpose: purpose === 'grant' ? purpose : ofSum }
+  // What is added comes alone.
+  return { rate, refund, needed, forced, reserved, purpose: purpose === 'add' ? purpose : ofSum }
 }
 
 /**

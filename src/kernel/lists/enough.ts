@@ -66,15 +66,15 @@ export function refusalBy(list: List, looks: Found['looks']): RatelimitError | u
   return refusals.find((refusal) => refusal !== undefined)
 }
 
-/** The reason why the database refused a forced charge, or a grant. */
+/** The reason why the database refused a forced charge, or to add. */
 function refusalOn(
   { rate, limiter, purpose }: RowRequest,
   { state, now, params }: Snapshot,
 ): RatelimitError | undefined {
   // A charge that may be denied never makes its count too large.
-  if (purpose !== 'grant' && (purpose !== 'adjust' || rate <= 0)) return undefined
+  if (purpose !== 'add' && (purpose !== 'adjust' || rate <= 0)) return undefined
   const { used, capacity } = limiter.algorithm.numbers
-  const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
+  const counted = purpose === 'add' && capacity ? capacity(state, params) : used(state, now, params)
   return counted + rate > MAX_COUNT ? tooMuch() : undefined
 }
 

@@ -63,7 +63,7 @@ export function shapeOf(
 }
 
 function actionOf(row: RowRequest): ListRow['does'] {
-  if (row.purpose === 'grant') return 'grant'
+  if (row.purpose === 'add') return 'add'
   return reservedIn(row) > 0 ? 'reserve' : 'take'
 }
 

@@ -183,14 +183,9 @@ export function checkTakesLimiter(own: Limiter): void {
   checkOption(!isPrepaid(own), 'Credits take no limiter: they have no plans.')
 }
 
-/** Whether the limit is prepaid: it has only what was granted, and nothing refills. */
+/** Whether it is prepaid: it has only what was added, and nothing refills. */
 export function isPrepaid({ algorithm }: Limiter): boolean {
-  return algorithm.numbers.grant !== undefined
-}
-
-/** Whether a key has a row for each of its grants. */
-export function hasGrants(limiter: Limiter): boolean {
-  return limiter.stored && limiter.algorithm.tellsRow !== undefined
+  return algorithm.numbers.add !== undefined
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -9,11 +9,11 @@ import { startingLater, stateWithStarts, unpromised } from './starts.ts'
 
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
- * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'grant'` adds to a balance, and
+ * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'add'` adds to a balance, and
  * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied. `'schedule'`
  * charges a call that begins later, and `'cancel'` gives back what was not promised to later calls.
  */
-export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block' | 'schedule' | 'cancel'
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'add' | 'block' | 'schedule' | 'cancel'
 
 /** What the calls of a statement ask for. Calls share a statement only if they have one form. */
 export interface Form {
@@ -78,10 +78,10 @@ export function decided(
   if (action === 'block') return level('decided', offered, { granted: onlyWhereItApplies(calls) })
   // A parameter must be in the text of the statement, so only what is used is made.
   const used = () => formulas.used(state, now, params)
-  const counted = (action === 'grant' && formulas.capacity?.(state, params)) || used()
+  const counted = (action === 'add' && formulas.capacity?.(state, params)) || used()
   // A charge is refused if its count would be too large to be exact.
   const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
-  if (action === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
+  if (action === 'add') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
@@ -203,9 +203,9 @@ export function nextState(
   of: ColumnByName,
 ): Expressions<StateColumn> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, grant, block, starts, late } = algorithm.sql
+  const { consume, add, block, starts, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
-  if (action === 'grant' && grant) return grant(state, now, amount)
+  if (action === 'add' && add) return add(state, now, amount)
   if (action === 'block' && block) return block(state, now, sent('rate'))
   if (starts && (action === 'schedule' || action === 'cancel')) {
     return stateWithStarts(algorithm, action, amount, of, params)

@@ -148,7 +148,7 @@ export function verdictOn(placed: PlacedRow): RowVerdict {
   if (isDry && asks && row.refunds) granted.push(sql`${of('refunded')}`)
   const conditions = [
     ...(isDry || !asks ? [] : [fits]),
-    ...(does === 'adjust' || does === 'grant' ? [isCountable()] : []),
+    ...(does === 'adjust' || does === 'add' ? [isCountable()] : []),
     ...(rules.refusesOther ? [sql`not ${of(OTHER)}`] : []),
     ...(row.inTime ? [sql`${of('window_start')} = ${parameters.number('paidWindowStart')}`] : []),
     ...(algorithm.applies ? [algorithm.applies(now, params)] : []),
@@ -162,9 +162,9 @@ export function verdictOn(placed: PlacedRow): RowVerdict {
   })
   return { lets: and(...conditions) ?? sql`true`, columns }
 
-  /** A charge or a grant is refused if its count would be too large to be exact. */
+  /** A charge is refused, and nothing is added, if its count would be too large to be exact. */
   function isCountable(): SQL {
-    const counted = does === 'grant' ? (formulas.capacity?.(state, params) ?? used()) : used()
+    const counted = does === 'add' ? (formulas.capacity?.(state, params) ?? used()) : used()
     const [rate, most] = [parameters.number('rate'), sql.raw(`${MAX_COUNT}::float8`)]
     const amount =
       isDry && asks ? sql`case when ${fits} then ${rate} else ${parameters.number('forced')} end` : rate

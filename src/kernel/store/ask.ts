@@ -95,7 +95,7 @@ const FORMS = {
   reserve: { name: 'reserve', action: 'reserve', takesLess: false },
   takeLess: { name: 'take less', action: 'take', takesLess: true },
   reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
-  grant: { name: 'grant', action: 'grant', takesLess: false },
+  add: { name: 'add', action: 'add', takesLess: false },
   block: { name: 'block', action: 'block', takesLess: false },
   schedule: { name: 'schedule', action: 'schedule', takesLess: false },
   cancel: { name: 'cancel', action: 'cancel', takesLess: false },

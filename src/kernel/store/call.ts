@@ -106,11 +106,11 @@ export interface Decision extends Snapshot {
   /** Of a key with several rows: those that have paid, or that a look has read. */
   readonly rows?: readonly Row[]
   /** If units that were taken in advance have answered the call: its answer. */
-  readonly prefetched?: Prefetched
+  readonly prefetched?: AnswerInAdvance
 }
 
 /** The answer to a call that units in memory have granted. */
-export interface Prefetched {
+export interface AnswerInAdvance {
   readonly success: true
   readonly limit: number
   readonly remaining: number
@@ -138,12 +138,12 @@ export function limiterFor(limiter: StoredLimiter, purpose: Purpose): StoredLimi
 
 /** Whether calls of this purpose are never denied. */
 export function isNeverDenied(purpose: Purpose): boolean {
-  return purpose === 'adjust' || purpose === 'grant' || purpose === 'block'
+  return purpose === 'adjust' || purpose === 'add' || purpose === 'block'
 }
 
 /** Whether the call leaves more than there was before. */
 export function addsTo({ rate, purpose }: Call): boolean {
-  return rate < 0 || purpose === 'grant'
+  return rate < 0 || purpose === 'add'
 }
 
 /** How much has to be available for the call to be allowed. */

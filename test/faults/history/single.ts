@@ -1,5 +1,5 @@
+import { grant as grantTo } from '../../../src/credits/grant-balance.ts'
 import { handleOf } from '../../../src/kernel/engine/handles.ts'
-import { grant as grantTo } from '../../../src/kernel/engine/upkeep.ts'
 import { callOf } from '../../../src/kernel/options/validate.ts'
 import {
   ALL,

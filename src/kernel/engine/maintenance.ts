@@ -1,38 +1,14 @@
-import { usageOf } from '../answers/answer.ts'
-import { afterCalls } from '../answers/outcome.ts'
-import type { Usage } from '../answers/results.ts'
 import { quietly } from '../base/quietly.ts'
-import { RatelimitError } from '../errors.ts'
-import { checkOption, isPrepaid } from '../options/validate.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../sql/own-prefixes.ts'
 import { MAX_SWEPT } from '../sql/remove.ts'
-import type { Call } from '../store/call.ts'
 import { Sweeper } from '../store/sweep.ts'
-import { type At, Timeout } from './bounds.ts'
+import { Timeout } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { gateOf } from './gate.ts'
 import { runOn } from './run-on.ts'
 
-/** Adds the call's rate to undated credits. During an outage it always throws; `onError` does not apply. */
-export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage> {
-  const outcome = await checker.decide(grantOf(call), tx)
-  return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
-}
-
 /**
- * The call that adds the rate.
- *
- * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
- */
-export function grantOf(call: Call): Call {
-  checkOption(isPrepaid(call.limiter), 'Only credits can be granted.')
-  if (call.rate <= 0)
-    throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
-  return { ...call, purpose: 'grant' }
-}
-
-/**
- * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
+ * Deletes all expired rows of the prefix, the ids of `once` and the rows of the gate, some at a time.
  * Rows that others have locked stay. Each statement has the whole timeout, because there may be many rows.
  *
  * @param hasShares Whether estimates have rows for the shares of those that pay. Default: `false`.

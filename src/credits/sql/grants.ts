@@ -1,21 +1,15 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Statement } from '../database/statement.ts'
-import { ROWS } from '../limits/rows.ts'
-import { builder, columnList, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
-import { answered, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { guard, guardedStatement, type PlanGuard, transactionSettings } from './guard.ts'
-import { BY_ITSELF, CLOCK_MS } from './levels.ts'
+import type { Statement } from '../../kernel/database/statement.ts'
+import { ROWS } from '../../kernel/limits/rows.ts'
+import { builder, columnList, name, Parameters } from '../../kernel/sql/builder.ts'
+import { callsFrom } from '../../kernel/sql/calls.ts'
+import { answered, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from '../../kernel/sql/columns.ts'
+import { guard, guardedStatement, type PlanGuard, transactionSettings } from '../../kernel/sql/guard.ts'
+import { BY_ITSELF, CLOCK_MS } from '../../kernel/sql/levels.ts'
+import { DEBT, GRANT } from '../keys.ts'
 
-// The rows of a key's credits. The key of each is the limited key and one of these, so that they are next to
-// each other in the primary key, and no two keys have a row in common.
-
-/** The end of the key of the row with the debt. */
-export const DEBT = '/debt'
-
-/** What the key of a grant's row has before the grant's id, in hexadecimal. */
-export const GRANT = '/grant/'
+// Reads of the rows of a key's credits.
 
 /** The column with what the key of a row has after the limited key. */
 const REST = 'rest'
