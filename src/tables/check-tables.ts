@@ -46,7 +46,7 @@ export interface TableDifference {
  * @example
  * ```ts
  * import { checkTables } from 'drizzle-ratelimit'
- * import { db } from '../kernel/tables/app.ts'
+ * import { db } from './app.ts'
  *
  * for (const { message, sql } of await checkTables(db)) console.warn(message, sql)
  * ```
