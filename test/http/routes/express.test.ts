@@ -1,16 +1,16 @@
-import { eq } from 'drizzle-orm'
 import { type RateLimitOptions, RateLimitStore, rateLimit, type StoreConfig } from 'drizzle-ratelimit/express'
 import { clientKey } from 'drizzle-ratelimit/http'
 import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express'
 import { rateLimit as expressRateLimit, type Options, type Store } from 'express-rate-limit'
 import { describe, expect, expectTypeOf, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../../src/index.ts'
+import { Ratelimit, type RatelimitError } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { away, newPrefix, perHour, serve, silent, statusesOf } from './serve.ts'
+import { untilOneCounts } from './settled.ts'
 
 const database = useDatabase()
 
@@ -100,12 +100,6 @@ test.each(['failures', 'successes'] as const)(
 )
 
 describe.each(['failures', 'successes'] as const)('requests of which %s count', (count) => {
-  /** What is charged, and what of it is still reserved. */
-  const stored = async ({ prefix }: Ratelimit) => {
-    const { count: charged, prevCount: reserved } = rateLimitEphemeral
-    const isOurs = eq(rateLimitEphemeral.prefix, prefix)
-    return database.db.select({ charged, reserved }).from(rateLimitEphemeral).where(isOurs)
-  }
   const setup = (options: Partial<RateLimitOptions> = {}) => {
     const limiter = calendarWindow(4, 'month')
     const config = { db: database.db, limiter, prefix: newPrefix(), thresholds: [0.5] }
@@ -120,10 +114,7 @@ describe.each(['failures', 'successes'] as const)('requests of which %s count', 
   }
   /** It counts, nothing is reserved any more, and nothing is settled twice. */
   const expectSettled = async ({ ratelimit, told }: ReturnType<typeof setup>) => {
-    await vi.waitFor(
-      async () => expect(await stored(ratelimit)).toEqual([{ charged: 1, reserved: 0 }]),
-      PATIENTLY,
-    )
+    await untilOneCounts(database, ratelimit)
     expect(await ratelimit.limit('all')).toMatchObject({ remaining: 2, crossed: [0.5] })
     expect(told).toEqual([])
   }

@@ -1,13 +1,13 @@
-import { eq } from 'drizzle-orm'
 import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/fastify'
 import fastify, { type FastifyInstance, type FastifyReply, type RouteHandlerMethod } from 'fastify'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../../src/index.ts'
+import type { RatelimitError } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { newPrefix, perHour } from './serve.ts'
+import { untilOneCounts } from './settled.ts'
 
 const database = useDatabase()
 
@@ -85,21 +85,10 @@ describe('the hook', () => {
 })
 
 describe.each(['failures', 'successes'] as const)('requests of which %s count', (count) => {
-  /** What is charged, and what of it is still reserved. */
-  const stored = async ({ prefix }: Ratelimit) => {
-    const { count: charged, prevCount: reserved } = rateLimitEphemeral
-    const isOurs = eq(rateLimitEphemeral.prefix, prefix)
-    return database.db.select({ charged, reserved }).from(rateLimitEphemeral).where(isOurs)
-  }
   const setup = (options: Partial<RateLimitOptions> = {}) => {
     const limiter = calendarWindow(4, 'month')
     const ratelimit = new Quota({ db: database.db, limiter, prefix: newPrefix(), durable: false })
     return { ratelimit, options: { ratelimit, key: () => 'all', count, ...options } as RateLimitOptions }
-  }
-  /** It counts, and nothing is reserved any more. */
-  const expectSettled = async ({ ratelimit }: ReturnType<typeof setup>) => {
-    const looked = async () => expect(await stored(ratelimit)).toEqual([{ charged: 1, reserved: 0 }])
-    await vi.waitFor(looked, PATIENTLY)
   }
 
   test('a request whose client goes away before the response counts', async () => {
@@ -112,7 +101,7 @@ describe.each(['failures', 'successes'] as const)('requests of which %s count', 
     })
     await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
     await vi.waitFor(() => expect(replies[0]?.raw.closed).toBe(true), PATIENTLY)
-    await expectSettled(set)
+    await untilOneCounts(database, set.ratelimit)
   })
 
   test('a request that is answered during the check is settled by that answer, and its handler does not run', async () => {
@@ -134,7 +123,7 @@ describe.each(['failures', 'successes'] as const)('requests of which %s count', 
     })
     app.get('/', handler)
     await fetch(await serve(app))
-    await expectSettled(set)
+    await untilOneCounts(database, set.ratelimit)
     expect(handler).not.toHaveBeenCalled()
   })
 })
