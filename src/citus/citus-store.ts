@@ -129,7 +129,12 @@ export class CitusStore implements Store, Steps {
     return (await this.#run(connection, 'lock', build, { prefix, '0.key': key })).length
   }
 
-  async removeEmpty(connection: Connection, prefix: string, keys: readonly string[]): Promise<void> {
+  /** Tells nothing of how far the call has come, which may have charged other keys before. */
+  async removeEmpty(
+    { sending: _, ...connection }: Connection,
+    prefix: string,
+    keys: readonly string[],
+  ): Promise<void> {
     const build = () => removeEmptyShardStatement(this.#table)
     await this.#run(connection, 'remove empty', build, { prefix, key: textArray(keys) })
   }

@@ -109,8 +109,14 @@ async function insertInTables(
   return Number(mustHave(answer?.['made']))
 }
 
-/** Removes the rows that were inserted and have no state, because nothing was taken from them. */
-export async function removeEmpty(rows: readonly ListedRow[], connection: Connection): Promise<void> {
+/**
+ * Removes the rows that were inserted and have no state, because nothing was taken from them. These statements
+ * charge nothing, so they tell nothing of how far the call has come: it may have charged other rows before.
+ */
+export async function removeEmpty(
+  rows: readonly ListedRow[],
+  { sending: _, ...connection }: Connection,
+): Promise<void> {
   for (const [name, { table, statements, store }] of tablesOf(rows)) {
     const { steps } = store
     if (steps) {
