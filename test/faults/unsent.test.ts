@@ -314,6 +314,26 @@ test('a list that was charged, while an empty row is removed: OUTCOME_UNKNOWN', 
   expect(await left()).toBe(96)
 })
 
+test('of lists that share a statement, a failure of the next one fails only those that it was for', async () => {
+  const { db, pool } = openPool(server.url)
+  const { ratelimit } = windowOn(db)
+  const call = (key: string) =>
+    limitAll([key, `${key} too`].map((each) => ({ ratelimit, key: each, rate: 2 })))
+  for (const key of ['known', 'known too']) await ratelimit.limit(key, { rate: 2 })
+  const send = pool.query.bind(pool) as (...query: unknown[]) => Promise<pg.QueryResult>
+  let sent = 0
+  vi.spyOn(pool, 'query').mockImplementation(async (...query: unknown[]) => {
+    if (++sent > 1) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
+    return send(...query)
+  })
+  const [known, unknown] = [call('known'), errorOf(call('new'))]
+  expect(await unknown).toMatchObject({ code: 'UNREACHABLE' })
+  expect(await known).toMatchObject({ success: true })
+  vi.restoreAllMocks()
+  const usages = await ratelimit.getRemainingAll(['known', 'known too', 'new', 'new too'])
+  expect(usages.map(({ used }) => used)).toEqual([4, 4, 0, 0])
+})
+
 describe('08P01, which poolers send for everything', () => {
   /** Answers each client with the code: at its start-up, or to its first statement. */
   async function pooler(phase: 'start-up' | 'statement', message: string): Promise<string> {

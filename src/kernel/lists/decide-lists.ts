@@ -105,14 +105,25 @@ export async function decideLists(
   await askTogether(lists, isCommon, atOnce)
   const mayBeNew = atOnce || !canMake(first) ? [] : lists.filter((each) => !hasAll(each))
   if (mayBeNew.length * 2 > lists.length) newKinds.set(first.kind, AT_ONCE)
-  if (mayBeNew.length > 0) await askTogether(mayBeNew, isCommon, true)
+  // The first statement may have charged the other lists, so this error is not theirs.
+  const failure = mayBeNew.length > 0 ? await errorOf(askTogether(mayBeNew, isCommon, true)) : undefined
   return lists.map((each) => {
     const { found } = each
+    if (failure && mayBeNew.includes(each)) return { found, isDecided: false, failure }
     if (found && isDecided(each.list, found)) return { found, isDecided: true }
     // It has charged nothing, and waits for a slot of its own.
     if (!each.isOver()) each.list.onSend(false, true)
     return { found, isDecided: false }
   })
+}
+
+async function errorOf(work: Promise<void>): Promise<RatelimitError | undefined> {
+  try {
+    await work
+    return undefined
+  } catch (reason) {
+    return toRatelimitError(reason)
+  }
 }
 
 /**

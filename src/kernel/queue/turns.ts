@@ -1,3 +1,4 @@
+import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { overload } from './room.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
@@ -10,6 +11,8 @@ const MAX_STATEMENTS = 4
 export interface Verdict<Found> {
   readonly found: Found | undefined
   readonly isDecided: boolean
+  /** Why the list has failed, while others of its statement may be charged. */
+  readonly failure?: RatelimitError | undefined
 }
 
 /**
@@ -237,6 +240,10 @@ export class Turns<List extends QueuedList, Found> {
     const waitedFor = new Set<string>()
     batch.lists.forEach((one, place) => {
       const verdict = verdicts[place]
+      if (verdict?.failure) {
+        one.fail(verdict.failure)
+        return
+      }
       // A list whose caller has given up ends here, and sends nothing more.
       if (verdict?.isDecided || one.isOver) {
         one.come(verdict?.found)
