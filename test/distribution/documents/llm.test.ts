@@ -435,8 +435,8 @@ test('a batch job waits for requests and tokens together, and is charged once ho
   expect(await waiting).toBe('done')
   expect((await requests.getRemaining(org)).remaining).toBe(0)
 
-  // Nothing is charged if a minute is not enough, or if the signal ends the wait.
-  await tokens.limit(org, { rate: 119_000, force: true })
+  // Nothing is charged if a minute is too short, which is known at once, or if the signal ends the wait.
+  await tokens.limit(org, { rate: 125_000, force: true })
   const before = await used()
   await expect(whenAllowed(org, { ...job, id: `${org} denied` }, ask)).rejects.toBeInstanceOf(QuotaExceeded)
   const ended = whenAllowed(org, { ...job, id: `${org} ended`, signal: AbortSignal.timeout(5) }, ask)
