@@ -15,6 +15,7 @@ import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { NETWORK } from './network.ts'
 import { PREFETCHING } from './prefetch.ts'
+import { BILLED } from './prefetch-quota.ts'
 import { processes } from './processes.ts'
 import { SEVERAL } from './several.ts'
 import { SLOTS } from './slots.ts'
@@ -31,6 +32,7 @@ export const LOADS: readonly Load[] = [
   ...IN_TRANSACTION,
   ...NETWORK,
   ...PREFETCHING,
+  ...BILLED,
   ...SLOTS,
   contended,
   ...CITUS,

@@ -13,18 +13,28 @@ export interface PrefetchOptions {
   readonly for: Duration
   /** How many keys are remembered. The least recently checked one is dropped first. Default: `10_000`. */
   readonly maxKeys?: number | undefined
+  /**
+   * `tokens` again, where units are billed: with `durable: true`, as a `Quota` has it. A process that crashes
+   * leaves up to so many units of each busy key charged, though nobody has used them.
+   */
+  readonly mayLose?: number | undefined
 }
 
 /** What a process that ends does not give back is lost for others. */
 const MAX_FOR_MS = 3_600_000
 
-const NAMES: NamesOf<PrefetchOptions> = { tokens: true, for: true, maxKeys: true }
+const NAMES: NamesOf<PrefetchOptions> = { tokens: true, for: true, maxKeys: true, mayLose: true }
 
 const PAID = 'A process that crashes would lose units that were paid for.'
 const REPORTED = 'Reports would include units that were not used yet.'
 
+const UNSAID: Exclusion = [
+  'durable: true without mayLose',
+  ({ durable }) => durable,
+  'A process that crashes leaves units charged. Repeat the number of tokens as mayLose if it may.',
+]
+
 const EXCLUDES: readonly Exclusion[] = [
-  ['durable: true', ({ durable }) => durable, PAID],
   ['credits', ({ limiter }) => isPrepaid(limiter), PAID],
   ['keepEnded', ({ keepEnded }) => keepEnded, REPORTED],
   ['thresholds', ({ thresholds }) => thresholds.length > 0, REPORTED],
@@ -62,16 +72,17 @@ const EXCLUDES: readonly Exclusion[] = [
  */
 export function prefetch(options: PrefetchOptions): Layer {
   checkOptions(options, NAMES)
-  const { tokens, for: time, maxKeys = 10_000 } = options
+  const { tokens, for: time, maxKeys = 10_000, mayLose } = options
   const forMs = parseDuration(time, 'for')
   const areWhole = [tokens, maxKeys].every((units) => Number.isSafeInteger(units) && units > 0)
   checkOption(
     forMs <= MAX_FOR_MS && areWhole,
     'tokens and maxKeys of prefetch must be whole numbers above 0, and for at most an hour.',
   )
+  checkOption(mayLose === undefined || mayLose === tokens, 'mayLose of prefetch must be equal to tokens.')
   const layer: Layer = { name: 'prefetch' }
   return ownLayer(layer, {
-    excludes: EXCLUDES,
+    excludes: mayLose === undefined ? [UNSAID, ...EXCLUDES] : EXCLUDES,
     inAdvance: (supplier) => new Prefetcher({ tokens, forMs, maxKeys }, supplier),
   })
 }

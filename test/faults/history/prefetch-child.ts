@@ -37,8 +37,8 @@ const pool = new pg.Pool({
 })
 pool.on('error', () => {})
 const db = drizzle({ client: pool })
-const ratelimits = prefetchLimits.map(({ limiter, prefix }) => {
-  const common = { db, limiter, prefix, cleanupProbability: 0.01 }
+const ratelimits = prefetchLimits.map(({ limiter, prefix, durable = false }) => {
+  const common = { db, limiter, prefix, durable, cleanupProbability: 0.01 }
   return new Ratelimit({ ...common, use: job.prefetching ? [prefetch(job.prefetching)] : [] })
 })
 let calls = 0

@@ -89,7 +89,7 @@ test(`prefetch of ${PROCESSES} processes that are killed, on connections that br
   const folder = await mkdtemp(join(tmpdir(), 'prefetch-'))
   let kills = 0
   const files = Array.from({ length: PROCESSES }, (_, process) => join(folder, `${process}`))
-  const prefetching = { tokens: TOKENS, for: FOR_MS }
+  const prefetching = { tokens: TOKENS, for: FOR_MS, mayLose: TOKENS }
   const told = await Promise.all(
     files.map((file, process) =>
       life(
@@ -122,7 +122,7 @@ test(`prefetch of ${PROCESSES} processes that are killed, on connections that br
         expect.soft(sum, `${where} from ${start}`).toBeLessThanOrEqual(limit.most)
       if (!limit.prefix.includes('year')) continue
       const [row] = await database.rows(
-        'select count from rate_limit_ephemeral where prefix = $1 and key = $2',
+        `select count from rate_limit_${limit.durable ? 'durable' : 'ephemeral'} where prefix = $1 and key = $2`,
         [limit.prefix, `key ${key}`],
       )
       const granted = [...sums.values()].reduce((total, sum) => total + sum, 0)

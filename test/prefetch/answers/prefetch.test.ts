@@ -15,7 +15,7 @@ import {
   type RatelimitConfig,
   type RatelimitError,
 } from '../../../src/index.ts'
-import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
@@ -935,11 +935,34 @@ describe('a clock that fails', () => {
   })
 })
 
+test('a quota says twice what a crash may lose: it grants no unit twice, and loses one stock until the period ends', async () => {
+  const clock = new TestClock(Date.UTC(2026, 2, 31, 23))
+  const config = { db: database.db, limiter: calendarWindow(1000, 'month'), prefix: `stock ${prefixes++}` }
+  const layer = prefetch({ tokens: LEFT, for: '1h', mayLose: LEFT })
+  const start = () => new Quota({ ...config, clock: clock.now, use: [layer] })
+  const granted = async (quota: Quota) => {
+    let count = 0
+    while ((await quota.limit('org')).success) count++
+    return count
+  }
+  const crashing = start()
+  await stocked(limitOf(crashing, 'org'))
+  // It has a whole stock in memory, and nobody gives it back.
+  const next = start()
+  expect(await granted(next)).toBe(1000 - CALLS - LEFT)
+  expect(
+    await database.rows('select count from rate_limit_durable where prefix = $1', [config.prefix]),
+  ).toEqual([{ count: 1000 }])
+  clock.advance(3_600_000)
+  expect(await granted(next)).toBe(1000)
+})
+
 describe('what means nothing is refused:', () => {
   test.each<[string, unknown]>([
     ['no units', { tokens: 0, for: '1s' }],
     ['half units', { tokens: 1.5, for: '1s' }],
     ['no key', { ...PREFETCH, maxKeys: 0 }],
+    ['less said to be lost than may be', { ...PREFETCH, mayLose: 49 }],
     ['too long', { tokens: 5, for: 3_600_001 }],
     ['null', null],
     ['nothing', undefined],
@@ -951,7 +974,7 @@ describe('what means nothing is refused:', () => {
   })
 
   test.each<[string, object]>([
-    ['durable', { durable: true }],
+    ['durable, and it is said once only', { durable: true }],
     ['keepEnded', { keepEnded: true }],
     ['thresholds', { thresholds: [1] }],
     ['coalesce', { coalesce: false }],

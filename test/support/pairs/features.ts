@@ -54,7 +54,7 @@ export const OPTIONS: Readonly<Record<string, (entries: Entry[]) => object>> = {
   hashKeys: () => ({ hashKeys: true }),
   countDenials: () => ({ use: [countDenials()] }),
   onOtherPlan: () => ({ onOtherPlan: 'throw' }),
-  prefetch: () => ({ use: [prefetch({ tokens: 3, for: '1h' })] }),
+  prefetch: () => ({ use: [prefetch({ tokens: 3, for: '1h', mayLose: 3 })] }),
   ledger: (entries) => ({ use: [ledger(async (_, more) => void entries.push(...more))] }),
 }
 

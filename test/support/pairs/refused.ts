@@ -28,7 +28,7 @@ export const REFUSED: readonly Refused[] = [
   },
   {
     these: ['prefetch'],
-    others: ['durable: true', ...PREPAID],
+    others: PREPAID,
     because: 'A process that crashes would lose units that were paid for.',
   },
   {
