@@ -5,7 +5,7 @@ import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
 import { checkOption, checkRate, isStorable } from '../kernel/options/validate.ts'
-import { lookAt } from '../kernel/store/call.ts'
+import { lookAt, requestFor } from '../kernel/store/call.ts'
 import { NEVER_MS, newGrant, type Terms } from './grant.ts'
 import { keyOfGrant } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
@@ -67,7 +67,7 @@ export async function grant(
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
   }
-  const call = { ...lookAt(key, limiter), rate: amount, purpose: 'add' as const }
+  const call = requestFor(key, limiter, 'add', amount)
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0

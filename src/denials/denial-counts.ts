@@ -9,7 +9,7 @@ import { AloneDecider } from '../kernel/queue/decide.ts'
 import type { CallGroup, Pending } from '../kernel/queue/queue.ts'
 import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../kernel/sql/denied.ts'
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
-import type { Request } from '../kernel/store/call.ts'
+import { requestFor } from '../kernel/store/call.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
@@ -136,18 +136,7 @@ export class DenialCounts implements Layer {
 
 /** Adds to a row. `keep` is called if that was certainly not done. */
 function addition(key: string, times: number, keep: () => void): CallGroup {
-  const request: Request = {
-    key,
-    rate: times,
-    limiter: COUNTS_LIMITER,
-    purpose: 'take',
-    atLeast: null,
-    paidWindowStart: null,
-    refundableUntil: null,
-    within: null,
-    reserved: 0,
-    refusesOther: false,
-  }
+  const request = requestFor(key, COUNTS_LIMITER, 'take', times)
   const pending: Pending = {
     request,
     isOver: false,

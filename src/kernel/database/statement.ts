@@ -23,10 +23,6 @@ export interface NamedText {
   readonly name: string
 }
 
-export function statement(sql: string, names: readonly string[]): Statement {
-  return { sql, names, named: new Map() }
-}
-
 /**
  * The text and the name of a statement for one of its plans. The name is a hash of the text, so that every
  * process uses the same name for the same text.
@@ -46,7 +42,9 @@ export const statementsOf: (table: RateLimitTable) => Statements = /* @__PURE__ 
 
 /** The statement of that name. It is built on first use. */
 export function kept(statements: Statements, name: string, build: () => Statement): Statement {
-  const known = statements.get(name) ?? build()
-  statements.set(name, known)
-  return known
+  const known = statements.get(name)
+  if (known) return known
+  const built = build()
+  statements.set(name, built)
+  return built
 }

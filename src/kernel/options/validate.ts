@@ -3,7 +3,7 @@ import { hmacWith, sha256 } from '../database/digest.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Limiter } from '../limits/algorithm.ts'
 import { BLOCKED, DENIED } from '../sql/own-prefixes.ts'
-import type { Call, Purpose } from '../store/call.ts'
+import { type Call, type Purpose, requestFor } from '../store/call.ts'
 import type { LimitOptions, RefundOptions } from './calls.ts'
 
 // Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
@@ -42,18 +42,7 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
   // A window has paid, and this limit has no windows.
   const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
-  return {
-    key,
-    rate: given,
-    limiter,
-    purpose,
-    atLeast: atLeast ?? null,
-    paidWindowStart: start ?? null,
-    refundableUntil: null,
-    within: null,
-    reserved: 0,
-    refusesOther: false,
-  }
+  return requestFor(key, limiter, purpose, given, start ?? null, undefined, atLeast ?? null)
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

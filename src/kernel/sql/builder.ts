@@ -2,7 +2,7 @@ import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { type Statement, statement } from '../database/statement.ts'
+import type { Statement } from '../database/statement.ts'
 
 /** Drizzle's query builder without a database. It builds and renders statements, and does not run them. */
 export const builder: ReturnType<typeof drizzle> = /* @__PURE__ */ drizzle(() =>
@@ -72,7 +72,7 @@ export class Parameters {
 
   /** The finished statement. Drizzle's own parameters are written into the text. */
   render(query: SQL): Statement {
-    return statement(dialect.sqlToQuery(sql`${query}`.inlineParams()).sql, this.#names)
+    return { sql: dialect.sqlToQuery(sql`${query}`.inlineParams()).sql, names: this.#names, named: new Map() }
   }
 }
 

@@ -85,28 +85,19 @@ export function askToLook(
   })
 }
 
-/** A form and its name. */
+/** A form and the name that its statements are kept under. */
 interface NamedForm extends Form {
   readonly name: string
 }
 
-const FORMS = {
-  take: { name: 'take', action: 'take', takesLess: false },
-  reserve: { name: 'reserve', action: 'reserve', takesLess: false },
-  takeLess: { name: 'take less', action: 'take', takesLess: true },
-  reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
-  add: { name: 'add', action: 'add', takesLess: false },
-  block: { name: 'block', action: 'block', takesLess: false },
-  schedule: { name: 'schedule', action: 'schedule', takesLess: false },
-  cancel: { name: 'cancel', action: 'cancel', takesLess: false },
-  adjust: { name: 'adjust', action: 'adjust', takesLess: false },
-} satisfies Record<string, NamedForm>
-
 function statementForm(asked: readonly Asked[]): NamedForm {
   const { request } = asked[0] as Asked
-  if (request.purpose !== 'take' && request.purpose !== 'look') return FORMS[request.purpose]
-  if (reservedIn(request) > 0) return takesLess(asked) ? FORMS.reserveLess : FORMS.reserve
-  return takesLess(asked) ? FORMS.takeLess : FORMS.take
+  const { purpose } = request
+  if (purpose !== 'take' && purpose !== 'look') return { name: purpose, action: purpose, takesLess: false }
+  const action = reservedIn(request) > 0 ? 'reserve' : 'take'
+  return takesLess(asked)
+    ? { name: `${action} less`, action, takesLess: true }
+    : { name: action, action, takesLess: false }
 }
 
 /** Whether one of the calls may take less than its rate. This runs for each check. */
@@ -143,13 +134,11 @@ function ask(
 
   const injectedClock = clock !== null
   const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`
-  const statementFor = (guarded: boolean) => {
-    const full = `${variant} ${guarded}`
-    const known = table.statements.get(full)
-    const rules = refusesOther ? { ...limiter, refusesOther } : limiter
-    const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
-    return known ?? kept(table.statements, full, () => build(source()))
-  }
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `${variant} ${guarded}`, () => {
+      const rules = refusesOther ? { ...limiter, refusesOther } : limiter
+      return build({ table: table.table, rules, injectedClock, commit, guarded })
+    })
   const answersOn = async (own: Connection) => {
     const running = () => run(own, [table.size], statementFor, values, params)
     const rows = await (channels.statement?.hasSubscribers

@@ -204,14 +204,15 @@ export function lookAt(key: string, limiter: StoredLimiter): Request {
 }
 
 /** A call of a rate. To spread a look into it would take V8 many times as long. */
-export function requestFor(
+export function requestFor<L extends Limiter = StoredLimiter>(
   key: string,
-  limiter: StoredLimiter,
+  limiter: L,
   purpose: Purpose,
   rate: number,
   paidWindowStart: number | null = null,
   payer?: string,
-): Request {
+  atLeast: number | null = null,
+): Call<L> {
   return {
     key,
     limiter,
@@ -220,7 +221,7 @@ export function requestFor(
     paidWindowStart,
     refundableUntil: null,
     within: null,
-    atLeast: null,
+    atLeast,
     reserved: 0,
     refusesOther: false,
     payer,
