@@ -1,6 +1,5 @@
 const utf8 = new TextEncoder()
 
-/** The SHA-256 of a text, in hexadecimal. */
 export async function sha256(text: string): Promise<string> {
   return inHexadecimal(await crypto.subtle.digest('SHA-256', utf8.encode(text)))
 }
@@ -15,7 +14,6 @@ export function hmacWith(secret: string): (text: string) => Promise<string> {
   }
 }
 
-/** The key for HMAC-SHA-256 with the secret. */
 export function hmacKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' }
   return crypto.subtle.importKey('raw', utf8.encode(secret), algorithm, false, ['sign', 'verify'])

@@ -82,7 +82,6 @@ interface Scope {
   savepoint<T>(work: (scope: Scope) => Promise<T>): Promise<T>
 }
 
-/** A client of postgres.js. */
 interface PostgresJs {
   begin<T>(work: (scope: Scope) => Promise<T>): Promise<T>
 }

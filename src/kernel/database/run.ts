@@ -107,7 +107,6 @@ export function runOnce(
   )
 }
 
-/** Where a statement is run. */
 type StatementPlace = Pick<Connection, 'db' | 'sending'>
 
 /**

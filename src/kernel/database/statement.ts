@@ -5,7 +5,6 @@ import { sha256 } from './digest.ts'
 /** A value that every driver can send. */
 export type Value = string | number | boolean | null
 
-/** Values by the names of parameters. */
 export type Values = Readonly<Record<string, Value>>
 
 /** A statement with a fixed text and parameters. */
@@ -34,7 +33,6 @@ export async function nameText({ sql, named }: Statement, plan: string): Promise
   return made
 }
 
-/** The rendered statements of a table by their names. */
 export type Statements = Map<string, Statement>
 
 /** The statements of a table. They live as long as it does: building one costs more than running it. */

@@ -12,7 +12,6 @@ import type { SQL } from 'drizzle-orm'
  */
 export type Expression = SQL<number>
 
-/** The columns that a state can have. */
 export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'lastRefill'
 
 /**
@@ -202,7 +201,6 @@ export interface EndedPeriod extends Period {
   readonly reserved?: number
 }
 
-/** The period that holds a time. */
 export type PeriodAt = (time: number) => Period
 
 /** The part of an algorithm that works out answers. */

@@ -70,7 +70,6 @@ export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {
   return one === other || one.signature === other.signature
 }
 
-/** The parameters of a limiter at a time. */
 export function paramsAt({ params, periodAt, algorithm }: StoredLimiter, time: number): Params {
   if (!periodAt) return params
   const { start, end } = periodAt(time)
@@ -136,7 +135,6 @@ export function isNear(start: Expression, begins: Expression, periodMs: Expressi
   return sql`(${apart} <= ${driftOf(periodMs)} and ${apart} / ${QUARTER} = floor(${apart} / ${QUARTER}))`
 }
 
-/** The same formula on numbers. */
 export function isNearNumber(start: number, begins: number, periodMs: number): boolean {
   const apart = Math.abs(start - begins)
   const drift = Math.min(Math.max(periodMs - MAX_DRIFT_MS, 0), MAX_DRIFT_MS)

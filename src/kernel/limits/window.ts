@@ -23,7 +23,6 @@ export function countAfter(count: Expression, amount: Expression): SQL<number> {
   return sql`least(greatest(${count} + ${amount}, 0), ${MAX})`
 }
 
-/** The same formula on numbers. */
 export function countNumberAfter(count: number, amount: number): number {
   return Math.min(Math.max(count + amount, 0), MAX_COUNT)
 }

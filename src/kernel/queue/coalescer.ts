@@ -3,7 +3,7 @@ import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
 import { overload, type WaitingCalls } from './room.ts'
-import { batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_BATCH_KEYS = 500
@@ -28,7 +28,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   /** Created when a row is found held for the first time. */
   #held: HeldQueues<KeyQueue<R, D>> | undefined
   readonly #waiting: WaitingCalls
-  #starting = false
+  /** Callers who were just answered ask again within so many microtasks, if they do little in between. */
+  readonly #startSoon = atEndOfTurn(() => this.#start(), 8)
 
   /** @param waiting Counts its calls, and may count others that wait. They share the limit. */
   constructor(decider: Decider<R, D>, connections: number, waiting: WaitingCalls = { calls: 0 }) {
@@ -90,15 +91,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     this.#ready.delete(queue)
     if (this.#ready.size === 0) this.#slots.stopWaiting()
     this.#held?.remove(queue)
-  }
-
-  #startSoon(): void {
-    if (this.#starting) return
-    this.#starting = true
-    endOfTurn().then(() => {
-      this.#starting = false
-      this.#start()
-    })
   }
 
   #newQueue(request: R): KeyQueue<R, D> {
@@ -270,14 +262,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     if (next) this.#enqueue(queue, next.request)
     else queue.siblings.delete(queue.key)
   }
-}
-
-/** Callers who were just answered ask again within so many microtasks, if they do little in between. */
-const MICROTASKS = 8
-
-/** Promises, because fake timers such as Jest's replace queueMicrotask and process.nextTick. */
-async function endOfTurn(): Promise<void> {
-  for (let i = 0; i < MICROTASKS; i++) await undefined
 }
 
 /** Removes the cancelled calls from the groups that were not sent. */

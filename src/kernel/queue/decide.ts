@@ -122,7 +122,6 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   }
 }
 
-/** Groups for one statement. */
 interface KeyGroups extends StatementGroups<Request, Decision> {
   readonly does: 'look' | 'take' | 'make'
   /** A time in the calendar period, if the database has returned one. */

@@ -5,7 +5,6 @@ import { compareText } from '../sql/calls.ts'
 import { afterWait, type Blame } from './blame.ts'
 import type { CallGroup, DeciderWork, Pending, Queued } from './queue.ts'
 
-/** Groups for one statement. */
 export interface StatementGroups<R extends Queued, D> {
   readonly groups: readonly CallGroup<R, D>[]
 }

@@ -10,13 +10,11 @@ const MEMORY_MS = 100
 /** How many keys are remembered as held. */
 const MAX_HELD_KEYS = 1_000
 
-/** A queue of calls. */
 interface Queue {
   readonly key: string
   isHeld: boolean
 }
 
-/** How the queues go on. */
 export interface HeldQueuesOptions<Q extends Queue> {
   /** Decides the first group of a queue by a statement that may wait for the row. */
   decideAlone(queue: Q): Promise<void>

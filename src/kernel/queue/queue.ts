@@ -50,7 +50,6 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
   isHeld: boolean
 }
 
-/** Work of a decider. */
 export interface DeciderWork {
   /** How far it has come. It is another one each time that the work restarts. */
   sending: Sending

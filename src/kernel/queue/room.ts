@@ -35,7 +35,6 @@ export function overload(ofKey: number, waiting: number): RatelimitError | undef
 
 interface RoomEntry {
   readonly key: string | undefined
-  /** When it entered. */
   readonly at: number
 }
 

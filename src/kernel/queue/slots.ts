@@ -1,3 +1,25 @@
+/**
+ * A function that starts the work at the end of this turn of the event loop, once for all that ask for it.
+ *
+ * @param microtasks How many more to wait for: callers who were just answered ask again within a few.
+ */
+export function atEndOfTurn(start: () => void, microtasks = 0): () => void {
+  let isWaiting = false
+  return () => {
+    if (isWaiting) return
+    isWaiting = true
+    endOfTurn(microtasks).then(() => {
+      isWaiting = false
+      start()
+    })
+  }
+}
+
+/** Promises, because fake timers such as Jest's replace queueMicrotask and process.nextTick. */
+async function endOfTurn(microtasks: number): Promise<void> {
+  for (let i = 0; i < microtasks; i++) await undefined
+}
+
 /** The pause after the first slot was freed. */
 const MIN_PAUSE_MS = 2_000
 

@@ -2,7 +2,7 @@ import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { overload } from './room.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
-import { batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
 const MAX_STATEMENTS = 4
@@ -24,7 +24,6 @@ export type DecideTogether<List, Found> = (
   isCommon: readonly boolean[],
 ) => Promise<readonly Verdict<Found>[]>
 
-/** The turn of a list. */
 export interface Turn<Found> {
   /** Whether the list waits behind others for one of its rows. */
   readonly isBehind: boolean
@@ -41,7 +40,6 @@ export interface Turn<Found> {
   giveUp(): void
 }
 
-/** A list that waits or is under way. */
 class WaitingList<List extends QueuedList, Found>
   implements Turn<Found>, QueuedList, Waiter<ListBatch<List, Found>>
 {
@@ -114,7 +112,7 @@ export class Turns<List extends QueuedList, Found> {
   /** The shared batches that still have callers. */
   readonly #underWay = new Set<ListBatch<List, Found>>()
   #waiting = 0
-  #isStarting = false
+  readonly #startSoon = atEndOfTurn(() => this.#start())
 
   constructor(decide: DecideTogether<List, Found>) {
     this.#decide = decide
@@ -137,17 +135,6 @@ export class Turns<List extends QueuedList, Found> {
     const ready = one.undecided ? this.#readyAlone : this.#ready
     ready.add(one)
     return true
-  }
-
-  /** Starts at the end of this turn of the event loop, so that its calls share a statement. */
-  #startSoon(): void {
-    if (this.#isStarting) return
-    this.#isStarting = true
-    // A promise, because fake timers such as Jest's replace queueMicrotask.
-    Promise.resolve().then(() => {
-      this.#isStarting = false
-      this.#start()
-    })
   }
 
   #start(): void {

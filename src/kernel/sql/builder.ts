@@ -81,7 +81,6 @@ export function name(text: string, of?: string): SQL<number> {
   return of === undefined ? sql`${sql.identifier(text)}` : sql`${sql.identifier(of)}.${sql.identifier(text)}`
 }
 
-/** Columns, separated by commas. */
 export function columnList(columns: readonly string[], of?: string): SQL {
   return sql.join(
     columns.map((column) => name(column, of)),

@@ -36,7 +36,6 @@ export function windowsStatement(table: RateLimitTable, isShown = false): Statem
   return parameters.render(page(windows, parameters.number('size'), isShown))
 }
 
-/** The state of a row. */
 function closedState(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
   return forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column]))
 }
@@ -58,7 +57,6 @@ export function closeStatement(table: RateLimitTable): Statement {
 
 const ENDED_ROWS = 'ratelimit_ended'
 
-/** The columns of a removed row. */
 export function returned(table: RateLimitTable): Pick<RateLimitTable, 'key' | StateColumn> {
   const { key, count, prevCount, windowStart, tokens, lastRefill } = table
   return { key, count, prevCount, windowStart, tokens, lastRefill }

@@ -72,7 +72,6 @@ export function onGrid(time: SQL<number>, parameters: Parameters): SQL<number> {
   return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
 }
 
-/** A record with a value for each of `names`, made by `make`. */
 export function forEach<Name extends string, T>(
   names: readonly Name[],
   make: (name: Name) => T,
@@ -132,7 +131,6 @@ export function decisionNumbers(
   return sql`${exact(of('now'), ...state, ...more.map((column) => of(column)))} as ${name(named)}`
 }
 
-/** The columns of a state, by their names in SQL. */
 export function stateColumns({ columns }: AnyAlgorithm): readonly string[] {
   return columns.map((column) => SQL_NAMES[column])
 }

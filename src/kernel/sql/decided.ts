@@ -157,7 +157,6 @@ export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action
   return refusesOther ? sql`${begins} and not ${name(OTHER, DECIDED)}` : begins
 }
 
-/** The name of the link that decides. */
 export const DECIDED = 'ratelimit_decided'
 
 /** The row of the link `decided` after the granted calls. `columns` differ between the calls. */
@@ -193,7 +192,6 @@ export function rowIn(
   }
 }
 
-/** The state after the amount is taken. */
 export function nextState(
   { algorithm }: Rules,
   action: RowAction,

@@ -11,7 +11,6 @@ export interface Level {
   readonly isOpen?: boolean | undefined
 }
 
-/** A level that is a query. */
 export interface QueryLevel extends Level {
   readonly query: SQL
 }
@@ -51,7 +50,6 @@ export function stateOf(of: ColumnByName = name): Expressions<StateColumn> {
   return forEach(STATE_COLUMNS, (column) => of(SQL_NAMES[column]))
 }
 
-/** A state's expressions by their names in SQL. */
 function namedColumns(state: Expressions<StateColumn>): Record<string, SQL> {
   return Object.fromEntries(
     Object.entries(state).map(([column, value]) => [SQL_NAMES[column as StateColumn], value]),

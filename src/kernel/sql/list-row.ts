@@ -54,16 +54,13 @@ export type Pays = 'available' | 'debt' | 'available after debt' | 'rest as debt
 /** A row that is not only looked at. */
 export type ChargedRow = ListRow & { readonly does: RowAction }
 
-/** Whether a list is charged. */
 export const DONE = 'done'
 
-/** A number that a list sends for a row. */
 export type SentNumber = Exclude<
   CallColumn,
   'prefix' | 'key' | 'payer' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
 >
 
-/** The numbers that a list sends for a row. */
 export function sentNumbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
   const { kind, settled, tellsRow } = rules.algorithm
   const adjusts = does === 'adjust' || refunds
@@ -93,10 +90,8 @@ export function at(place: number, column: string): string {
 /** The names that were made, because each answer needs them again. */
 const names: Map<string, string>[] = []
 
-/** Whether the row at that place was found. */
 export const THERE = 'there'
 
-/** The version of the row that was found. */
 export const VERSION = 'version'
 
 /** The columns of a found row. `isThere` if the query finds only existing rows. */
@@ -142,7 +137,6 @@ export function foundRow(
 /** Begins the names of the columns of the state from before a refund. */
 export const BEFORE = 'before_'
 
-/** A row, its place in the list, and its parameters. */
 export interface PlacedRow {
   readonly row: ListRow
   readonly place: number
@@ -155,7 +149,6 @@ export function knownGranted({ does, asks, isDry }: ListRow): number | undefined
   return does === 'adjust' || (isDry && asks) ? undefined : 1
 }
 
-/** The amount that is taken from the row if the list is done. */
 export function takenAmount(
   { does, isDry, asks, takesLess }: ListRow,
   of: ColumnByName,
@@ -168,7 +161,6 @@ export function takenAmount(
   return sql`case when ${of('fits')} then ${amount} else ${parameters.number('forced')} end`
 }
 
-/** Whether the list changes the row if it `isDone`. */
 export function isChargedIn(row: ChargedRow, of: ColumnByName, isDone: SQL): SQL {
   if (knownGranted(row) !== undefined) return isDone
   const isGranted =
@@ -202,7 +194,6 @@ export function nextOf(
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }
 
-/** The query that writes the row if the list is done. */
 export function writtenRow(
   row: ChargedRow,
   decided: DecidedRow,

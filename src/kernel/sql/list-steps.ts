@@ -107,7 +107,6 @@ function refundingStep(placed: PlacedRow): Step {
   })
 }
 
-/** The step that gives back. */
 function refundedStep(placed: PlacedRow): Step {
   const { of, formulas, state, now, params } = formulasOf(placed)
   const [amount, none] = [placed.own.number('refund'), sql<number>`0::float8`]
@@ -124,9 +123,7 @@ function stepOf({ place }: PlacedRow, columns: Readonly<Record<string, SQL>>): S
   return { columns: Object.fromEntries(all), without: [] }
 }
 
-/** The verdict on a row. */
 interface RowVerdict {
-  /** Whether the row lets the list be done. */
   readonly lets: SQL
   /** `fits`: whether it has enough; `granted`: whether it is written if the list is done. */
   readonly columns: Readonly<Record<string, SQL>>

@@ -165,7 +165,6 @@ interface Conditions {
   readonly isThere?: SQL
 }
 
-/** The link that writes a row. */
 export function writtenLink(
   row: ChargedRow,
   place: number,
@@ -186,7 +185,6 @@ function isPaying({ pays, does, rules }: ChargedRow, amount: SQL<number>, parame
   return keepsReserved ? sql`(${isPaid} or ${parameters.number('reserved')} < 0::float8)` : isPaid
 }
 
-/** The statement made of the links, the settings and the guard. */
 export function finished(
   settings: TransactionSettings,
   parameters: Parameters,

@@ -233,7 +233,6 @@ function answersOf(
   return answers
 }
 
-/** The decision in a row. */
 function decisionOf(row: Row, { calls }: Asked, limiter: StoredLimiter, params: Params): Decision {
   const numbers = exactNumbers(row[NUMBERS])
   // Spread into the object, they would take V8 longer than all the rest of a check.

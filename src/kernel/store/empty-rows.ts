@@ -16,7 +16,6 @@ import type { Table } from './store.ts'
 
 // A list inserts its missing rows without a state before it is charged. Such a row counts as no row.
 
-/** A row of a list. */
 interface ListedRow {
   readonly table: Table
   readonly namespace: Pick<Namespace, 'prefix'>

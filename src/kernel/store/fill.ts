@@ -21,7 +21,6 @@ export async function fill(target: Target, request: Request): Promise<void> {
   await runOnce(connection, statement, values)
 }
 
-/** Removes the row of a key. */
 export async function removeRow({ connection, table, namespace }: Target, key: string): Promise<void> {
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   await runOnce(connection, statement, { prefix: namespace.prefix, key })

@@ -9,7 +9,6 @@ import type { Store, Table } from './store.ts'
 
 const sweeping = /* @__PURE__ */ onFirstUse(() => import('./sweep.ts'))
 
-/** A table on one server. */
 export function plainTable(table: RateLimitTable): Table {
   const statements = statementsOf(table)
   const store: Store = {
