@@ -10,20 +10,18 @@ import { inTransaction } from '../kernel/database/transaction.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { decideOne } from '../kernel/queue/decide.ts'
 import { textArray } from '../kernel/sql/calls.ts'
-import { windowsStatement } from '../kernel/sql/close.ts'
-import { keysStatement, lookEachStatement } from '../kernel/sql/usage.ts'
 import { askOne, askToLook, askToTake } from '../kernel/store/ask.ts'
 import type { Answers, Asked, Request } from '../kernel/store/call.ts'
 import { removeRow } from '../kernel/store/fill.ts'
-import type { Steps, Store, Target, Texts } from '../kernel/store/store.ts'
+import type { Steps, Store, Target } from '../kernel/store/store.ts'
 import { readShards, type Shards } from './shards.ts'
 import {
-  closeShardStatement,
   expiredStatement,
   insertEmptyStatement,
   lockFreeStatement,
   lookShardsStatement,
   removeEmptyShardStatement,
+  removeWindows,
   sweepShardStatement,
   takeShardStatement,
 } from './statements.ts'
@@ -37,12 +35,8 @@ const FEATURE_NOT_SUPPORTED = '0A000'
 /** The store of a table that Citus has distributed by key. */
 export class CitusStore implements Store, Steps {
   readonly steps: Steps = this
-  readonly texts: Texts = {
-    keys: (table) => keysStatement(table, true),
-    lookEach: (table, rules) => lookEachStatement(table, rules, true),
-    windows: (table) => windowsStatement(table, true),
-    close: closeShardStatement,
-  }
+  readonly isShown = true
+  readonly removeWindows: Steps['removeWindows'] = removeWindows
   readonly #table: RateLimitTable
   readonly #statements: Statements
   #shards: Shards | undefined

@@ -3,7 +3,6 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../kernel/database/statement.ts'
 import { builder, chain, columnList, link, name, Parameters } from '../kernel/sql/builder.ts'
 import { CALL_COLUMNS, type CallColumn, placed } from '../kernel/sql/calls.ts'
-import { closed, returned } from '../kernel/sql/close.ts'
 import { fromColumn, lockedColumns, STATE_COLUMNS } from '../kernel/sql/columns.ts'
 import { DECIDED, sentColumns } from '../kernel/sql/decided.ts'
 import { guard } from '../kernel/sql/guard.ts'
@@ -12,6 +11,7 @@ import { type LookSource, lookFrom } from '../kernel/sql/look.ts'
 import { isExpired, MAX_SWEPT } from '../kernel/sql/remove.ts'
 import { lockedRow } from '../kernel/sql/rows.ts'
 import { type TakeSource, takeFrom } from '../kernel/sql/take.ts'
+import type { Steps } from '../kernel/store/store.ts'
 
 // Statements for tables that Citus has distributed by key. Citus sends a statement to a worker if the text and
 // the parameters show that all rows are on one shard. The keys are therefore sent as `key = any(...)`, and each
@@ -129,17 +129,15 @@ export function sweepShardStatement(table: RateLimitTable, keepEnded: boolean): 
   )
 }
 
-/** The statement that removes windows of a shard, and returns their counts: see `closeStatement`. */
-export function closeShardStatement(table: RateLimitTable): Statement {
-  const parameters = new Parameters()
+export const removeWindows: Steps['removeWindows'] = (table, parameters, columns) => {
   const start = fromColumn('windowStart', table.windowStart)
-  const columns = { found: sql`${table.key}`.as('found'), began: start.as('began') }
-  const row = lockedRow(table, columns, [isOneOf(table, parameters)])
+  const read = { found: sql`${table.key}`.as('found'), began: start.as('began') }
+  const row = lockedRow(table, read, [isOneOf(table, parameters)])
   const windows = sql`select found from ${callsFrom(parameters, ['key', 'start'])}
     join (${row}) as stored on stored.found = call.key and stored.began = call.start`
-  const numbers = sql.join(Object.values(returned(table)), sql`, `)
-  const removed = sql`${deleted(table, parameters)} returning ${numbers}`
-  return parameters.render(closed([link(FOUND, windows)], removed))
+  const returned = sql.join(Object.values(columns), sql`, `)
+  const removed = sql`${deleted(table, parameters)} returning ${returned}`
+  return { found: link(FOUND, windows), removed }
 }
 
 const FOUND = 'ratelimit_found'

@@ -7,7 +7,7 @@ import { fixedWindow } from '../kernel/limits/fixed-window.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { AloneDecider } from '../kernel/queue/decide.ts'
 import type { CallGroup, Pending } from '../kernel/queue/queue.ts'
-import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../kernel/sql/denied.ts'
+import { denialsKey, deniedPrefix, hourOf } from '../kernel/sql/own-prefixes.ts'
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
 import { requestFor } from '../kernel/store/call.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
@@ -119,7 +119,7 @@ export class DenialCounts implements Layer {
     const adding = [...keys].map(([key, times]) =>
       addition(denialsKey(hour, key), times, () => this.#keys.add(key, times)),
     )
-    const addingAll = addition(allDenialsKey(hour), total, () => {
+    const addingAll = addition(denialsKey(hour), total, () => {
       this.#total += total
     })
     const groups = total > 0 ? [...adding, addingAll] : adding

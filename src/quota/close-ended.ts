@@ -6,12 +6,12 @@ import type { EndedPeriod, Limiter, StoredLimiter } from '../kernel/limits/algor
 import { hasPeriods, paramsAt, periodFrom } from '../kernel/limits/limiter.ts'
 import { checkLimiter } from '../kernel/options/validate.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
-import { closeStatement, windowsStatement } from '../kernel/sql/close.ts'
 import { STATE_COLUMNS } from '../kernel/sql/columns.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
 import { columnIn, exactNumber, stateIn } from '../kernel/store/number-columns.ts'
 import type { Table } from '../kernel/store/store.ts'
 import { type Begun, begin } from './begin.ts'
+import { closeStatement, windowsStatement } from './sql/close.ts'
 
 /** The periods to close. */
 export interface Closing {
@@ -68,8 +68,8 @@ async function windowsAfter(
   after: string,
   size: number,
 ): Promise<readonly Row[]> {
-  const { texts } = table.store
-  const statement = kept(table.statements, 'windows', () => (texts?.windows ?? windowsStatement)(table.table))
+  const { isShown } = table.store
+  const statement = kept(table.statements, 'windows', () => windowsStatement(table.table, isShown))
   return distinct(await runOnce({ db: tx }, statement, { prefix, after, latestStart, size }), 'key', size)
 }
 
@@ -115,7 +115,9 @@ async function closeAll(closing: Closing, ended: readonly Over[]): Promise<Ended
 async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<readonly Row[]> {
   await table.load?.(tx)
   const { store } = table
-  const statement = kept(table.statements, 'close', () => (store.texts?.close ?? closeStatement)(table.table))
+  const statement = kept(table.statements, 'close', () =>
+    closeStatement(table.table, store.steps?.removeWindows),
+  )
   const rows: Row[] = []
   try {
     for (const group of store.split(ended, ({ key }) => key)) {

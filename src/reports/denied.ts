@@ -6,16 +6,11 @@ import { runOnce } from '../kernel/database/run.ts'
 import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
-import {
-  denialsKey,
-  deniedByHourStatement,
-  deniedPrefix,
-  deniedStatement,
-  hourOf,
-} from '../kernel/sql/denied.ts'
+import { denialsKey, deniedPrefix, hourOf } from '../kernel/sql/own-prefixes.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
+import { deniedByHourStatement, deniedStatement } from './sql/denied.ts'
 
 /** Options of `denied`. */
 export interface DeniedOptions extends ReportOptions {
@@ -94,7 +89,7 @@ export interface DeniedHour {
 /** How many denials each of the hours up to a time had: those of a key, or those of all keys. */
 export async function deniedByHour(
   { db, table, prefix }: Reading,
-  { now, hours, key = '' }: { readonly now: number; readonly hours: number; readonly key?: string },
+  { now, hours, key }: { readonly now: number; readonly hours: number; readonly key?: string },
 ): Promise<DeniedHour[]> {
   const starts = Array.from({ length: hours }, (_, place) => hourOf(now - (hours - 1 - place) * HOUR_MS))
   const statement = kept(statementsOf(table.table), 'denied by hour', () =>

@@ -11,9 +11,9 @@ import { checkLimiter } from '../kernel/options/validate.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { BLOCKED } from '../kernel/sql/own-prefixes.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
-import { keysStatement, lookEachStatement, lookParams } from '../kernel/sql/usage.ts'
 import { exactNumber, stateIn, timeOf } from '../kernel/store/number-columns.ts'
 import type { PlanOf, Reading } from './rows.ts'
+import { keysStatement, lookEachStatement, lookParams } from './sql/usage.ts'
 
 /** What to read, and how many keys to list. */
 export interface TopReading extends Reading {
@@ -63,8 +63,8 @@ function byUse(one: Used, other: Used): number {
 }
 
 async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
-  const { texts } = table.store
-  const statement = kept(table.statements, 'keys', () => (texts?.keys ?? keysStatement)(table.table))
+  const { isShown } = table.store
+  const statement = kept(table.statements, 'keys', () => keysStatement(table.table, isShown))
   const rows = await runOnce({ db }, statement, { prefix, after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
@@ -111,10 +111,8 @@ async function usageRows(
 ): Promise<readonly Row[]> {
   const { limiter } = asked[0] as KeyPlan
   const name = `look each ${limiter.algorithm.name}`
-  const { texts } = table.store
-  const statement = kept(table.statements, name, () =>
-    (texts?.lookEach ?? lookEachStatement)(table.table, limiter),
-  )
+  const { isShown } = table.store
+  const statement = kept(table.statements, name, () => lookEachStatement(table.table, limiter, isShown))
   const columns = lookParams(limiter).map((param) => [
     param,
     numberArray(asked.map(({ params }) => params[param] as number)),

@@ -11,10 +11,10 @@ import { handleIn } from '../kernel/engine/handles.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter, checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
-import { usageStatement } from '../kernel/sql/usage.ts'
 import { exactNumber, stateIn, timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type LimiterRows, type PlanOf, REPORT_NAMES, type ReportOptions, readingOf } from './rows.ts'
+import { usageStatement } from './sql/usage.ts'
 import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
 
 /** The rows of a limiter, and one limit for all of its keys. */

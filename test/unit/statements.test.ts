@@ -6,7 +6,6 @@ import { takeGrantsStatement } from '../../src/credits/sql/take-grants.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { Statement } from '../../src/kernel/database/statement.ts'
 import type { Rules } from '../../src/kernel/limits/algorithm.ts'
-import { closeStatement, windowsStatement } from '../../src/kernel/sql/close.ts'
 import { listStatement } from '../../src/kernel/sql/list.ts'
 import type { ListRow } from '../../src/kernel/sql/list-row.ts'
 import { listsStatement } from '../../src/kernel/sql/lists.ts'
@@ -15,7 +14,8 @@ import { lookStatement } from '../../src/kernel/sql/look.ts'
 import { makeStatement } from '../../src/kernel/sql/make.ts'
 import { removeStatement, sweepStatement } from '../../src/kernel/sql/remove.ts'
 import { takeManyStatement, takeOneStatement } from '../../src/kernel/sql/take.ts'
-import { usageStatement } from '../../src/kernel/sql/usage.ts'
+import { closeStatement, windowsStatement } from '../../src/quota/sql/close.ts'
+import { usageStatement } from '../../src/reports/sql/usage.ts'
 import { allExamples } from '../support/limits.ts'
 import { printed, usedNames } from '../support/statement-text.ts'
 
@@ -133,7 +133,7 @@ const ofTable: [string, Statement][] = [
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table, false)],
   ['sweep-keeping', sweepStatement(table, true)],
-  ['windows', windowsStatement(table)],
+  ['windows', windowsStatement(table, false)],
   ['close', closeStatement(table)],
 ]
 

@@ -5,7 +5,7 @@ import type { Rules } from '../../kernel/limits/algorithm.ts'
 import { builder, isTheRow, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn, rowColumns } from '../../kernel/sql/columns.ts'
 import { advanced, type Level, level, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
-import { countedIn, isLikeOwn } from '../../kernel/sql/usage.ts'
+import { countedIn, isLikeOwn } from '../../reports/sql/usage.ts'
 
 // A view reads a bounded part of a prefix, however many rows there are.
 

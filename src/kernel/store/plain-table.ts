@@ -19,6 +19,7 @@ export function plainTable(table: RateLimitTable): Table {
     shardOf: () => 0,
     split: (values) => [values],
     forget: () => false,
+    isShown: false,
   }
   return { table, statements, size: new TableSize(), reachesAllRows: true, store, load: undefined }
 }

@@ -1,11 +1,12 @@
+import type { SQLWrapper } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import type { Statements } from '../database/statement.ts'
 import type { KnownSize } from '../database/table-size.ts'
-import type { closeStatement, windowsStatement } from '../sql/close.ts'
+import type { StateColumn } from '../limits/algorithm.ts'
+import type { Link, Parameters } from '../sql/builder.ts'
 import type { Commit } from '../sql/guard.ts'
-import type { keysStatement, lookEachStatement } from '../sql/usage.ts'
 import type { Answers, Asked, Namespace, Request } from './call.ts'
 
 /** A table, its statements and its size as far as it is known. */
@@ -60,8 +61,8 @@ export interface Store {
   forget(error: unknown): boolean
   /** Undefined if one statement reaches all rows. */
   readonly steps?: Steps
-  /** Its statements that read many rows. Default: those for one server. */
-  readonly texts?: Texts
+  /** Whether the planner has to see keys and sizes of pages, because Citus finds the shards by them. */
+  readonly isShown: boolean
 }
 
 /** The steps of what one statement cannot do, because it cannot insert rows or lock those of any keys. */
@@ -76,12 +77,10 @@ export interface Steps {
   lockFree(db: Database, prefix: string, keys: readonly string[]): Promise<ReadonlySet<string>>
   /** Writes the whole limit into the row of a key. */
   fill(target: Target, request: Request): Promise<void>
-}
-
-/** Statements that read many rows. */
-export interface Texts {
-  readonly keys: typeof keysStatement
-  readonly lookEach: typeof lookEachStatement
-  readonly windows: typeof windowsStatement
-  readonly close: typeof closeStatement
+  /** Finds and locks windows that others have not locked or changed, and removes them. */
+  removeWindows(
+    table: RateLimitTable,
+    parameters: Parameters,
+    returned: Pick<RateLimitTable, 'key' | StateColumn>,
+  ): { readonly found: Link; readonly removed: SQLWrapper }
 }

@@ -7,13 +7,13 @@ import { placed } from '../../kernel/sql/calls.ts'
 import { onGrid, SQL_NAMES, storedState, toColumn } from '../../kernel/sql/columns.ts'
 import { paramsOf, stateOf } from '../../kernel/sql/levels.ts'
 import { insertRow, newRows } from '../../kernel/sql/rows.ts'
-import { lookParams } from '../../kernel/sql/usage.ts'
 
 const BEGUN_ROWS = 'ratelimit_begun'
 
 /** The numbers that are sent for each row: those of its limiter, and its state. */
 export function begunNumbers(rules: Rules): readonly string[] {
-  return [...lookParams(rules), 'expiryGridMs', ...rules.algorithm.columns.map((column) => SQL_NAMES[column])]
+  const { params, columns } = rules.algorithm
+  return ['limit', 'periodMs', ...params, 'expiryGridMs', ...columns.map((column) => SQL_NAMES[column])]
 }
 
 /** The statement that inserts rows with these states, unless they exist. It returns the inserted keys. */

@@ -1,12 +1,12 @@
 import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Statement } from '../database/statement.ts'
-import type { Rules } from '../limits/algorithm.ts'
-import { MAX_COUNT } from '../limits/limiter.ts'
-import { ROWS } from '../limits/rows.ts'
-import { builder, name, Parameters } from './builder.ts'
-import { placed } from './calls.ts'
+import type { Statement } from '../../kernel/database/statement.ts'
+import type { Rules } from '../../kernel/limits/algorithm.ts'
+import { MAX_COUNT } from '../../kernel/limits/limiter.ts'
+import { ROWS } from '../../kernel/limits/rows.ts'
+import { builder, name, Parameters } from '../../kernel/sql/builder.ts'
+import { placed } from '../../kernel/sql/calls.ts'
 import {
   answered,
   exact,
@@ -17,9 +17,9 @@ import {
   rowColumns,
   STATE_COLUMNS,
   stateColumns,
-} from './columns.ts'
-import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
-import { MAX_PAGE, page } from './places.ts'
+} from '../../kernel/sql/columns.ts'
+import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
+import { MAX_PAGE, page } from '../../kernel/sql/places.ts'
 
 /** More than calls can count: the count of a row that blocks its key. */
 const IS_BLOCK: SQL = sql.raw(`> ${MAX_COUNT}`)
@@ -93,8 +93,8 @@ export function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameter
   return sql`${and(isOfKind(algorithm, table), isOfItsPeriod)}`
 }
 
-/** The statement that finds a page of a prefix's keys, after a key. */
-export function keysStatement(table: RateLimitTable, isShown = false): Statement {
+/** The statement that finds a page of a prefix's keys, after a key. For `isShown` see `Store`. */
+export function keysStatement(table: RateLimitTable, isShown: boolean): Statement {
   const parameters = new Parameters()
   const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
   const keys = builder.select({ key: table.key }).from(table).where(rest).orderBy(asc(table.key))
@@ -107,11 +107,10 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
 }
 
 /**
- * The statement that looks at keys whose limiters have one algorithm and different numbers.
- *
- * @param isShown Whether the planner sees the keys, so that Citus finds their shards.
+ * The statement that looks at keys whose limiters have one algorithm and different numbers. For `isShown` see
+ * `Store`.
  */
-export function lookEachStatement(table: RateLimitTable, rules: Rules, isShown = false): Statement {
+export function lookEachStatement(table: RateLimitTable, rules: Rules, isShown: boolean): Statement {
   const numbers = lookParams(rules)
   const parameters = new Parameters(numbers)
   const { gate, isBlock, blocked } = blockOf(table, parameters)

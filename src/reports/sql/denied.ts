@@ -1,37 +1,13 @@
 import { and, eq, gte, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import type { Statement } from '../database/statement.ts'
-import { builder, Parameters } from './builder.ts'
-import { DENIED } from './own-prefixes.ts'
-
-// A row counts the denials of a key in an hour. The row without a key counts those of all keys.
-
-/** The prefix of the rows that count the denials of a limiter. */
-export function deniedPrefix(prefix: string): string {
-  return prefix + DENIED
-}
-
-/** An hour as the rows name it: `2026-01-31T09`. */
-export function hourOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, HOUR_LENGTH)
-}
-
-const HOUR_LENGTH = '2026-01-31T09'.length
-
-/** The key of the row that counts a key's denials in an hour. */
-export function denialsKey(hour: string, key: string): string {
-  return `${hour} ${key}`
-}
-
-/** The key of the row that counts all denials of an hour. No limiter has an empty key. */
-export function allDenialsKey(hour: string): string {
-  return denialsKey(hour, '')
-}
+import type { Statement } from '../../kernel/database/statement.ts'
+import { builder, Parameters } from '../../kernel/sql/builder.ts'
+import { hourOf } from '../../kernel/sql/own-prefixes.ts'
 
 /** The statement that finds `top` of the keys with the most denials since an hour, and how many there are. */
 export function deniedStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const key = sql.raw(`substr(key, ${HOUR_LENGTH + 2})`)
+  const key = sql.raw(`substr(key, ${hourOf(0).length + 2})`)
   return parameters.render(
     sql`select ${key} as key, sum(count) as denials, count(*) over () as total
       from (${rowsSince(table, parameters)}) as counted where ${key} <> ''
