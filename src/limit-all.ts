@@ -1,7 +1,7 @@
 import type { AnyCredits } from './any-credits.ts'
 import type { LimitAllResult } from './kernel/answers/results.ts'
 import { checkOptions } from './kernel/base/check-options.ts'
-import { onFirstUse } from './kernel/base/on-first-use.ts'
+import { onFirstUse } from './kernel/base/once.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { limitAll as names } from './kernel/options/call-table.ts'
 import type { AllOptions } from './kernel/options/calls.ts'

@@ -4,7 +4,7 @@ import { type PlainReserveOptions, plainReserve as RESERVE_NAMES } from './estim
 import type { Reserved, ReservedPart } from './estimates/reservation.ts'
 import type { Allowed, Denied, Granted, LimitResult, Usage } from './kernel/answers/results.ts'
 import { checkOptions, type OptionNames } from './kernel/base/check-options.ts'
-import { onFirstUse } from './kernel/base/on-first-use.ts'
+import { onFirstUse } from './kernel/base/once.ts'
 import type { Database } from './kernel/database/database.ts'
 import type { Duration } from './kernel/duration.ts'
 import type { Checker } from './kernel/engine/checker.ts'

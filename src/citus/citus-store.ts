@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import { groupBy } from '../kernel/base/group-by.ts'
+import { groupBy } from '../kernel/base/arrays.ts'
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { mustHave, onlyRow } from '../kernel/database/rows.ts'

@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import { UNKNOWN_SIZE } from '../kernel/database/table-size.ts'
 import type { Table } from '../kernel/store/store.ts'
 import { CitusStore } from './citus-store.ts'

@@ -1,6 +1,6 @@
 import { type Answered, AnswerTo, type PaidPart, type ReportedFacts } from '../kernel/answers/answer.ts'
 import type { Outcome } from '../kernel/answers/outcome.ts'
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
 import { kept, type Statement, type Value } from '../kernel/database/statement.ts'

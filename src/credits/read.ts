@@ -1,4 +1,4 @@
-import { sorted } from '../kernel/base/sorted.ts'
+import { sorted } from '../kernel/base/arrays.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { mustHave } from '../kernel/database/rows.ts'
 import type { Row } from '../kernel/database/run.ts'

@@ -1,4 +1,4 @@
-import { sorted } from '../kernel/base/sorted.ts'
+import { sorted } from '../kernel/base/arrays.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'

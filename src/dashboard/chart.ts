@@ -1,4 +1,4 @@
-import { inDigits } from '../kernel/base/readable.ts'
+import { inDigits } from '../readable.ts'
 import { type Html, html } from './html.ts'
 
 /** A bar of the chart. */

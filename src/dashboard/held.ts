@@ -1,5 +1,5 @@
-import { inDigits } from '../kernel/base/readable.ts'
 import type { Held, Holding } from '../kernel/engine/shown.ts'
+import { inDigits } from '../readable.ts'
 import { type Html, html } from './html.ts'
 import { hrefWith, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'

@@ -1,5 +1,5 @@
-import { inDigits, inLength, inRule } from '../kernel/base/readable.ts'
 import type { Limiter, Numbers } from '../kernel/limits/algorithm.ts'
+import { inDigits, inLength, inRule } from '../readable.ts'
 
 type Words = (limit: string, params: Numbers<string>) => string
 

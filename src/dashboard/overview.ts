@@ -1,5 +1,5 @@
-import { counted, inDigits } from '../kernel/base/readable.ts'
 import { RatelimitError } from '../kernel/errors.ts'
+import { counted, inDigits } from '../readable.ts'
 import type { DeniedHour } from '../reports/denied.ts'
 import { sparkline } from './chart.ts'
 import { type Html, html } from './html.ts'

@@ -1,5 +1,5 @@
-import { inTime } from '../kernel/base/readable.ts'
 import { RatelimitError } from '../kernel/errors.ts'
+import { inTime } from '../readable.ts'
 import { type Html, html } from './html.ts'
 
 /** Writes times for people in a zone. */

@@ -1,7 +1,7 @@
 import type { Allowed } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { own } from '../kernel/base/own.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { own } from '../kernel/errors.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { callsOf } from '../kernel/lists/calls-of.ts'
 import type { CallOptions, Requested, TxOptions } from '../kernel/options/calls.ts'

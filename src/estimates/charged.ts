@@ -1,5 +1,5 @@
 import type { Answered } from '../kernel/answers/answer.ts'
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { isFunded } from '../kernel/engine/funds.ts'
 import { type Opened, openedAt, openedIn, type Paid } from '../kernel/limits/estimate.ts'

@@ -1,7 +1,7 @@
 import type { Allowed, LimitAllResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { own } from '../kernel/base/own.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { own } from '../kernel/errors.ts'
 import { combined } from '../kernel/lists/combined.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { decideAll } from '../kernel/lists/limit-all.ts'

@@ -1,5 +1,5 @@
 import type { Allowed } from '../kernel/answers/results.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { Connection } from '../kernel/database/connection.ts'
 import { notAsExpected } from '../kernel/database/rows.ts'
 import { inTransactionIf } from '../kernel/database/transaction.ts'

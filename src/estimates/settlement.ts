@@ -9,7 +9,7 @@ import { type Outcome, type Payment, returnedBy } from '../kernel/answers/outcom
 import { refundableUntilOf, windowEndOf } from '../kernel/answers/refundable.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import { crossedFrom } from '../kernel/answers/thresholds.ts'
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { AnyAlgorithm, Limiter } from '../kernel/limits/algorithm.ts'

@@ -1,6 +1,6 @@
 import { reserveRequest } from '../estimates/options.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { Once } from '../kernel/options/calls.ts'
 import { limitAll } from '../limit-all.ts'
 import { type CostingRequest, limitOf } from './read-limit.ts'

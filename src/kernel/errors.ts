@@ -101,3 +101,12 @@ export function contendedError(error: RatelimitError): RatelimitError {
 function copyOf({ code, cause, sqlState, message }: RatelimitError, contended: boolean): RatelimitError {
   return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState, contended })
 }
+
+/** The answer to one call. Calls that share a statement share its error, and each gets one of its own. */
+export async function own<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    throw ownError(error)
+  }
+}

@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import { groupBy } from '../kernel/base/group-by.ts'
+import { groupBy } from '../kernel/base/arrays.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { runOnce } from '../kernel/database/run.ts'
 import { kept, statementsOf } from '../kernel/database/statement.ts'

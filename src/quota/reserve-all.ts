@@ -1,7 +1,7 @@
 import { reserveAll as names, type ReserveAllOptions, reserveRequest } from '../estimates/options.ts'
 import type { ReservedAll } from '../estimates/reserve-calls.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

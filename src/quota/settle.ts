@@ -1,7 +1,7 @@
 import type { SettledAll } from '../estimates/costs.ts'
 import { spendRequest } from '../estimates/options.ts'
 import type { SettleOptions } from '../estimates/settle-options.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

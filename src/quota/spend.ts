@@ -1,7 +1,7 @@
 import { spend as names, type SpendOptions, spendRequest } from '../estimates/options.ts'
 import type { Spent } from '../estimates/spend-from.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>

@@ -1,7 +1,7 @@
 import { usageOf } from '../kernel/answers/answer.ts'
 import { behindBlock } from '../kernel/answers/behind-block.ts'
 import type { Usage } from '../kernel/answers/results.ts'
-import { groupBy } from '../kernel/base/group-by.ts'
+import { groupBy } from '../kernel/base/arrays.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'

@@ -1,4 +1,4 @@
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import type { Slot } from './ask.ts'
 import { Line, type LineOptions } from './line.ts'

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
-import { onFirstUse } from '../kernel/base/on-first-use.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { cleanUp } from '../kernel/engine/maintenance.ts'
 import { watchPrefix } from '../kernel/engine/one-prefix.ts'

@@ -1,4 +1,4 @@
-import { onceFor } from '../kernel/base/once-for.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import { telling } from '../kernel/database/connection.ts'
 import { retrying } from '../kernel/database/retry.ts'
 import type { Checker } from '../kernel/engine/checker.ts'

@@ -1,5 +1,5 @@
 import { entityKind, type SQL } from 'drizzle-orm'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 
 /**
  * A Drizzle Postgres database or transaction, with any driver, with or without a schema.

@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import { sha256 } from './digest.ts'
 
 /** A value that every driver can send. */

@@ -1,5 +1,5 @@
 import type { Answered } from '../answers/answer.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../store/call.ts'
 import type { At } from './bounds.ts'

@@ -1,6 +1,6 @@
 import { usageOf } from '../answers/answer.ts'
 import type { Usage } from '../answers/results.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import type { Call } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'

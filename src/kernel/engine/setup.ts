@@ -1,5 +1,5 @@
 import { distinctThresholds } from '../answers/thresholds.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import { connectionTo } from '../database/connection.ts'
 import { parseDuration } from '../duration.ts'
 import type { AnyLayer } from '../options/choices.ts'

@@ -1,6 +1,6 @@
 import type { ReportedFacts } from '../answers/answer.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
-import { groupBy } from '../base/group-by.ts'
+import { groupBy } from '../base/arrays.ts'
 import type { LimiterCall } from '../engine/checker.ts'
 import { isFound, isFunded } from '../engine/funds.ts'
 import { otherPlan } from '../engine/refusal.ts'

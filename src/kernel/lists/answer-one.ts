@@ -1,5 +1,5 @@
 import type { Answered } from '../answers/answer.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { isFunded } from '../engine/funds.ts'
 import { answerTo } from '../engine/layers.ts'

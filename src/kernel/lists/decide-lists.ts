@@ -1,5 +1,5 @@
 import { lru } from 'tiny-lru'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import { type Connection, telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'

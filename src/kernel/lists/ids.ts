@@ -1,4 +1,4 @@
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import { parseDuration } from '../duration.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { companionChecker } from '../engine/companion.ts'

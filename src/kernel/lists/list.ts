@@ -1,5 +1,5 @@
-import { onceFor } from '../base/once-for.ts'
-import { sorted } from '../base/sorted.ts'
+import { sorted } from '../base/arrays.ts'
+import { onceFor } from '../base/once.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runOnce } from '../database/run.ts'
 import { kept, type Statement, type Statements, type Value } from '../database/statement.ts'

@@ -1,4 +1,4 @@
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import type { Checker } from '../engine/checker.ts'
 import { companionChecker } from '../engine/companion.ts'
 import { fromHex, toHex } from '../engine/hex-id.ts'

@@ -1,4 +1,4 @@
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import { areInOnePlace, reachesAll } from '../store/empty-rows.ts'
 import { MAX_ROWS } from './add-up.ts'

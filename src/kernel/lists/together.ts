@@ -1,5 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import { type Connection, telling } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'

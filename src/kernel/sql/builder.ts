@@ -29,7 +29,6 @@ export class Parameters {
     return new Parameters(columns, this.#names, scope)
   }
 
-  /** Whether each row of the query has its own value. */
   isColumn(parameter: string): boolean {
     return this.#columns.has(parameter)
   }

@@ -20,7 +20,6 @@ export const STATE_COLUMNS: readonly StateColumn[] = [
   'lastRefill',
 ]
 
-/** The fixed names of the columns in SQL. */
 export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
   count: 'count',
   prevCount: 'prev_count',
@@ -38,7 +37,6 @@ const COLUMN_TYPES = {
   expiresAt: 'timestamptz',
 } as const
 
-/** A stored column as the arithmetic reads it. */
 export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number> {
   // Times are stored in whole milliseconds. Rounding removes the error of the floating-point epoch.
   if (COLUMN_TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000::float8)`
@@ -117,7 +115,6 @@ export function exact(...numbers: readonly SQLWrapper[]): SQL {
 /** The column with the numbers of a decision. One long text costs less than a short one for each number. */
 export const NUMBERS = 'numbers'
 
-/** The numbers of a decision: its time, its state, and `more`. */
 export function decisionNumbers(
   { columns, optional = [] }: RowKind,
   more: readonly string[],
@@ -167,7 +164,6 @@ export function lockedColumns(
   }
 }
 
-/** Columns with a number each, as they are sent to the client. */
 export function answered(columns: readonly string[], of?: string): SQL[] {
   return columns.map((column) => sql`${exact(name(column, of))} as ${name(column)}`)
 }

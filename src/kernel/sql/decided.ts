@@ -22,7 +22,6 @@ export interface Form {
   readonly takesLess: boolean
 }
 
-/** The values that a statement for many keys sends for each call. */
 export function sentColumns(
   { kind, settled }: AnyAlgorithm,
   { action, takesLess }: Form,
@@ -42,7 +41,6 @@ export function sentIn(columns: readonly CallColumn[], parameters: Parameters, o
   return (what) => (columns.includes(what) ? name(what, of) : parameters.number(what))
 }
 
-/** The start of the window that paid, for calls that settle or give back. */
 export function payingStart(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
   return action === 'adjust' ? () => sent('paidWindowStart') : undefined
 }
@@ -106,7 +104,6 @@ export function decided(
   }
 }
 
-/** The tolerance of the algorithm, to add to what is available. */
 export function slackOf({ tolerance }: AnyAlgorithm): SQL {
   return sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
 }
@@ -130,7 +127,6 @@ export function givesBack(
 /** Whether a refund comes late, but still changes the row. */
 const LATE = 'late'
 
-/** The column that says so, where an algorithm needs it. */
 export function lateColumn(
   { sql: { late } }: AnyAlgorithm,
   state: Expressions<StateColumn>,
@@ -142,7 +138,6 @@ export function lateColumn(
   return { [LATE]: sql`coalesce(${sent('rate')} < 0::float8 and ${changes}, false)` }
 }
 
-/** Whether a call that adjusts a row is written. */
 export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: ColumnByName): SQL {
   const granted = sql`${of('granted')} > 0::float8`
   return late ? sql`(${granted} or ${of(LATE)})` : granted
@@ -175,7 +170,6 @@ export function grantedRow(
   return rowIn(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
 }
 
-/** The row with that state. Its columns have their names in Drizzle. */
 export function rowIn(
   { algorithm, startsFull }: Rules,
   state: Expressions<StateColumn>,

@@ -65,7 +65,6 @@ function sizeOf(table: RateLimitTable): SQL {
 /** What a statement does after its settings and its guard. */
 export interface Body {
   readonly links: readonly Link[]
-  /** The columns of its answer, and where they come from. */
   readonly columns: readonly SQL[]
   readonly from: SQL
 }
@@ -98,7 +97,6 @@ export type Commit = 'as the session' | 'async' | 'flushed'
 
 const SETTING = 'ratelimit_setting'
 
-/** Settings for the statement's own transaction, and a join that makes Postgres run them. */
 export interface TransactionSettings {
   readonly links: readonly Link[]
   /** Joined to a query: Postgres never runs a `select` that nothing refers to. */

@@ -3,7 +3,6 @@ import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../limits/al
 import { name, type Parameters } from './builder.ts'
 import { exact, forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
-/** Rows to select from, and the names of their columns. */
 export interface Level {
   readonly source: SQL
   readonly columns: readonly string[]
@@ -76,10 +75,8 @@ export function paramsOf(
 /** Makes Postgres run a query once for each key, and not as a join that reads the whole table. */
 export const BY_ITSELF: SQL = sql.raw('offset 0')
 
-/** The database's clock at millisecond precision. */
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000::float8)`
 
-/** A part of a level: new columns worked out from those below, and the columns that it leaves out. */
 export interface Step {
   readonly columns: Readonly<Record<string, SQL>>
   readonly without: readonly string[]
@@ -103,7 +100,6 @@ interface AdvancedOptions {
 /** For rows whose numbers and time cost nothing to read again. */
 interface ReadOptions extends AdvancedOptions {
   readonly clock: SQL<number>
-  /** The name of a column of the row. */
   readonly named: (column: string) => string
 }
 
@@ -135,7 +131,6 @@ export function advanced(
   return level('advanced', inStep('dated', read, [steps.dated]), columns, ['clock', ...without])
 }
 
-/** The numbers of a row's columns, by their names in SQL. */
 export function numbersFrom({ algorithm, refusesOther }: Rules, of: ColumnByName): Record<string, SQL> {
   const columns = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
   return {

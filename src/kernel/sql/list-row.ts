@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
+import { decisionNumbers, forEach, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
 import { isAdjusted, nextState, type RowAction, rowIn, sentIn } from './decided.ts'
 import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
@@ -18,7 +18,6 @@ export interface ListRow {
   readonly injectedClock: boolean
   /** The last thing that the list does to the row. */
   readonly does: Exclude<RowAction, 'block' | 'schedule' | 'cancel'> | 'look'
-  /** Whether something is given back first. */
   readonly refunds: boolean
   /**
    * The amount that must be available: the rate or another one. Undefined if the list does not depend on it.
@@ -51,7 +50,6 @@ export interface ListRow {
  */
 export type Pays = 'available' | 'debt' | 'available after debt' | 'rest as debt'
 
-/** A row that is not only looked at. */
 export type ChargedRow = ListRow & { readonly does: RowAction }
 
 export const DONE = 'done'
@@ -134,7 +132,6 @@ export function foundRow(
   return sql`${row.getSQL()} offset 0`
 }
 
-/** Begins the names of the columns of the state from before a refund. */
 export const BEFORE = 'before_'
 
 export interface PlacedRow {
@@ -168,13 +165,14 @@ export function isChargedIn(row: ChargedRow, of: ColumnByName, isDone: SQL): SQL
   return sql`${isDone} and ${isGranted}`
 }
 
-/** The columns that a row notes of what others have paid. */
 export const PAID_COLUMNS: Readonly<Record<Noted, string>> = {
   rate: 'paid_rate',
   at: 'paid_at',
   before: 'paid_before',
   dryRun: 'paid_dry_run',
 }
+
+export const NOTED: readonly Noted[] = ['rate', 'at', 'before', 'dryRun']
 
 /** The state of the row after the amount is taken. That of a row that notes is what others have paid. */
 export function nextOf(
@@ -185,12 +183,7 @@ export function nextOf(
 ): Expressions<StateColumn> {
   const { algorithm } = rules
   if (notes === undefined) return nextState(rules, does, amount, sentIn([], parameters), parameters, of)
-  const paid: Expressions<Noted> = {
-    rate: of(PAID_COLUMNS.rate),
-    at: of(PAID_COLUMNS.at),
-    before: of(PAID_COLUMNS.before),
-    dryRun: of(PAID_COLUMNS.dryRun),
-  }
+  const paid = forEach(NOTED, (each) => of(PAID_COLUMNS[each]))
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }
 
@@ -211,8 +204,7 @@ export function writtenRow(
   return updatedRow(row, decided, nextOf(row, of, taken, parameters), isCharged, isThere, parameters)
 }
 
-/** A link that has decided, and the columns of a row in it. */
-interface DecidedRow {
+export interface DecidedRow {
   readonly link: string
   readonly of: ColumnByName
 }

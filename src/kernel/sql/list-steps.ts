@@ -39,7 +39,6 @@ export function foundRows(
   }
 }
 
-/** The levels that add the state of each found row. */
 export function advancedRows(rows: readonly PlacedRow[], found: Level): Level {
   if (rows.length === 0) return found
   const states = rows.map(statesOf)
@@ -95,7 +94,6 @@ function offeredStep(placed: PlacedRow): Step {
   return stepOf(placed, { available: formulas.available(state, now, params) })
 }
 
-/** The step that keeps the state from before a refund. */
 function refundingStep(placed: PlacedRow): Step {
   const { of, formulas, state, now, params, used } = formulasOf(placed)
   const { algorithm } = placed.row.rules
@@ -129,7 +127,6 @@ interface RowVerdict {
   readonly columns: Readonly<Record<string, SQL>>
 }
 
-/** The verdict on a row, from the columns of {@link offeredRows}. */
 export function verdictOn(placed: PlacedRow): RowVerdict {
   const { row, own: parameters } = placed
   const { rules, does, asks, isDry } = row

@@ -3,7 +3,6 @@ import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
 import { DECIDED } from './decided.ts'
 import {
-  type Body,
   type Commit,
   guard,
   guardedStatement,
@@ -16,6 +15,7 @@ import {
   answerColumnsOf,
   at,
   type ChargedRow,
+  type DecidedRow,
   DONE,
   foundColumns,
   foundRow,
@@ -42,7 +42,6 @@ export interface ListSource {
 }
 
 export interface OneListSource extends ListSource {
-  /** Whether it waits for rows that other transactions hold. If not, it skips them. */
   readonly waits: boolean
 }
 
@@ -79,10 +78,9 @@ export function listStatement(source: OneListSource): Statement {
     const own = scopes[place] as Parameters
     // Asking once more keeps Postgres from reading a table that has outgrown the plan.
     const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
-    const conditions = { isDone, isThere: of(THERE) }
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, conditions, own)]
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isDone, of(THERE))]
   })
-  return finished(settings, parameters, guarding, {
+  return guardedStatement(parameters, guarding, settings, {
     links: [
       link(FOUND, found.query),
       ...decidedLinks(done, all, guarding, settings.join, mayFail),
@@ -93,6 +91,7 @@ export function listStatement(source: OneListSource): Statement {
       ...rows.flatMap((row, place) => answerColumnsOf(row, place, DECIDED)),
       ...rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE), DECIDED)] : [])),
     ],
+    from: name(DECIDED),
   })
 }
 
@@ -109,7 +108,6 @@ export function settingsFor({ rows, commit }: ListSource, waits: boolean): Trans
   return transactionSettings(commit, !waits && rows.some(({ insertsIfMissing }) => insertsIfMissing))
 }
 
-/** The level that finds the rows, one after the other. */
 function foundInTurn(rows: readonly PlacedRow[], guarding: PlanGuard, waits: boolean): QueryLevel {
   let inTurn: readonly SQL[] = []
   let from = sql`(select 1) as ${name('one')}`
@@ -159,18 +157,13 @@ export function planGuardOf({ rows, guarded }: ListSource, parameters: Parameter
   return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
 }
 
-/** The conditions for writing a row. `isThere` is for rows that may be missing. */
-interface Conditions {
-  readonly isDone: SQL
-  readonly isThere?: SQL
-}
-
 export function writtenLink(
   row: ChargedRow,
   place: number,
-  decided: { readonly link: string; readonly of: ColumnByName },
-  { isDone, isThere }: Conditions,
+  decided: DecidedRow,
   parameters: Parameters,
+  isDone: SQL,
+  isThere?: SQL,
 ): Link {
   const amount = row.pays ? decided.of(SHARE) : takenAmount(row, decided.of, parameters)
   const isCharged = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
@@ -183,13 +176,4 @@ function isPaying({ pays, does, rules }: ChargedRow, amount: SQL<number>, parame
   const isPaid = sql`${amount} > 0::float8`
   const keepsReserved = does === 'adjust' && rules.algorithm.settled
   return keepsReserved ? sql`(${isPaid} or ${parameters.number('reserved')} < 0::float8)` : isPaid
-}
-
-export function finished(
-  settings: TransactionSettings,
-  parameters: Parameters,
-  guarding: PlanGuard,
-  body: Omit<Body, 'from'>,
-): Statement {
-  return guardedStatement(parameters, guarding, settings, { ...body, from: name(DECIDED) })
 }

@@ -3,8 +3,9 @@ import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, type CallColumn, placed } from './calls.ts'
 import { DECIDED } from './decided.ts'
+import { guardedStatement } from './guard.ts'
 import type { ColumnByName, QueryLevel } from './levels.ts'
-import { doneRows, FOUND, finished, type ListSource, planGuardOf, settingsFor, writtenLink } from './list.ts'
+import { doneRows, FOUND, type ListSource, planGuardOf, settingsFor, writtenLink } from './list.ts'
 import {
   answerColumnsOf,
   at,
@@ -59,7 +60,7 @@ export function listsStatement(source: ListsSource): Statement {
   // The range is always true: see takeManyStatement.
   const isDone = sql`${name(DONE, DECIDED)} and ${name('place', DECIDED)} between 0 and ${LAST_PLACE}`
   const settings = settingsFor(source, false)
-  return finished(settings, parameters, guarding, {
+  return guardedStatement(parameters, guarding, settings, {
     links: [
       link(FOUND, found.query),
       ...(turns?.links ?? []),
@@ -79,6 +80,7 @@ export function listsStatement(source: ListsSource): Statement {
           : [],
       ),
     ],
+    from: name(DECIDED),
   })
 
   function written({ row, place, own }: SentRow): Link[] {
@@ -87,7 +89,7 @@ export function listsStatement(source: ListsSource): Statement {
     const of: ColumnByName = (column) => name(at(place, column), DECIDED)
     // The repeated condition makes Postgres find the rows by their keys.
     const isLockedAsPlanned = and(isDone, guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, { isDone: isLockedAsPlanned }, own)]
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isLockedAsPlanned)]
   }
 }
 

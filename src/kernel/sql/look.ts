@@ -44,7 +44,6 @@ export function lookStatement(source: LookSource): Statement {
 /** The column that says whether row level security applies, so that a row may be there and not be seen. */
 export const SECURED = 'secured'
 
-/** The statement that reads states from rows. It writes nothing. */
 export function lookFrom(
   rows: Level,
   clock: SQL,

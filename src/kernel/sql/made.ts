@@ -13,7 +13,6 @@ const LET = 'ratelimit_let'
 
 type MadeRow = PlacedRow & { readonly row: ChargedRow }
 
-/** The rows that are inserted if they are missing. */
 export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
   return rows.filter((each): each is MadeRow => each.row.insertsIfMissing && each.row.does !== 'look')
 }
@@ -68,7 +67,6 @@ function linkOf({ place }: PlacedRow): string {
   return `ratelimit_made_${place}`
 }
 
-/** Whether the row was found, or was inserted. */
 function isThere(each: PlacedRow): SQL {
   return sql`(${name(at(each.place, THERE), LET)} is true or ${name('key', linkOf(each))} is not null)`
 }

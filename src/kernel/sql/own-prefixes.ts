@@ -23,7 +23,7 @@ export function deniedPrefix(prefix: string): string {
   return prefix + DENIED
 }
 
-/** The row that counts a key's denials in an hour. With an empty key, which no limiter has, those of all keys. */
+/** The row that counts a key's denials in an hour, or with an empty key, which no limiter has, those of all. */
 export function denialsKey(hour: string, key = ''): string {
   return `${hour} ${key}`
 }

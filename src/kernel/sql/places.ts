@@ -38,7 +38,6 @@ export function isOwn(table: RateLimitTable): SQL {
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
 }
 
-/** The most rows that are read at once. */
 export const MAX_PAGE = 1_000
 
 /**
@@ -59,7 +58,6 @@ export function page(rows: SQLWrapper, size: SQL, isShown: boolean): SQL {
 
 const PERIOD_ROWS: readonly RowKind[] = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
 
-/** Whether the row belongs to an algorithm with periods. */
 export function isOfPeriods(row: RowColumns): SQL {
   return sql`${or(...PERIOD_ROWS.map((kind) => isOfKind(kind, row)))}`
 }

@@ -59,7 +59,6 @@ export function isExpired(
   )
 }
 
-/** The statement that removes the row of a key, so that its limit is new again. */
 export function removeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   return parameters.render(

@@ -5,7 +5,6 @@ import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
 import type { PlanGuard } from './guard.ts'
 
-/** The columns that a query reads. */
 type Read = Readonly<Record<string, SQL.Aliased | RateLimitTable['key' | StateColumn]>>
 
 /**
@@ -31,10 +30,8 @@ export const NO_STATE: Record<StateColumn, SQL> = /* @__PURE__ */ forEach(STATE_
   toColumn(column, undefined),
 )
 
-/** A row to write. The columns have their names in Drizzle. */
 export type NextRow = Readonly<Record<StateColumn | 'expiresAt', SQL>>
 
-/** The new rows, one for each row of `from`. */
 export function newRows(prefix: SQL, key: SQL, next: NextRow, from: SQL): SQL {
   const values = [prefix, key, ...STATE_COLUMNS.map((column) => next[column]), next.expiresAt]
   return sql`select ${sql.join(values, sql`, `)} from ${from}`

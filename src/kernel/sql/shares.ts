@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Expressions, Noted } from '../limits/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import { type ColumnByName, type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
-import { at, type ListRow, PAID_COLUMNS, type PlacedRow, takenAmount } from './list-row.ts'
+import { at, type ListRow, NOTED, PAID_COLUMNS, type PlacedRow, takenAmount } from './list-row.ts'
 
 /**
  * The places of the rows that pay one rate together, in the order in which they pay. Place -1 is a limit
@@ -10,7 +10,6 @@ import { at, type ListRow, PAID_COLUMNS, type PlacedRow, takenAmount } from './l
  */
 export type Payers = readonly number[]
 
-/** The parameter with the rate of a group. */
 export function rateOf(group: number): string {
   return `group${group}.rate`
 }
@@ -30,7 +29,6 @@ function isPaidOf(group: number): string {
   return `group${group}.ispaid`
 }
 
-/** The part of the rate that a row pays. */
 export const SHARE = 'share'
 
 const ZERO = sql<number>`0::float8`
@@ -93,7 +91,6 @@ export function sharesOfRows(
   }
 }
 
-/** What the rows have that pay for the debt of another one. */
 function payingFor(rows: readonly ListRow[], payers: Payers): SQL[] {
   const paying = payers.filter((place) => rows[place]?.pays === 'available after debt')
   return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${ZERO})`)
@@ -114,10 +111,7 @@ export function withNotes(
   for (const { row, place } of rows) {
     if (row.notes === undefined) continue
     const paid = together(row.notes.map(paidAt))
-    const columns = Object.entries(PAID_COLUMNS).map(([each, column]) => [
-      at(place, column),
-      paid[each as Noted],
-    ])
+    const columns = NOTED.map((each) => [at(place, PAID_COLUMNS[each]), paid[each]])
     noted = level('noted', noted, Object.fromEntries(columns))
   }
   return noted

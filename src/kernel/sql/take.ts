@@ -66,19 +66,15 @@ export function takeManyStatement(source: TakeSource): Statement {
   return takeFrom(locked, source, parameters, guarding)
 }
 
-/** The rows that a statement locks. */
 export interface Locked {
   readonly query: SQL
   readonly columns: readonly string[]
-  /** The columns of the calls among them. */
   readonly sent: readonly CallColumn[]
-  /** Whether a row of the table is the decided one. */
   readonly isRow: SQL | undefined
   /** A condition that every decided row meets. */
   readonly isRare: SQL | undefined
 }
 
-/** The statement that decides on the locked rows and writes them. */
 export function takeFrom(
   locked: Locked,
   source: TakeSource,

@@ -30,17 +30,13 @@ const LAST = 'ratelimit_last'
 /** The turn of a list, and the turn that finds these states of the common rows. */
 const [TURN, NEXT] = ['turn', 'next']
 
-/** The number of lists. */
 const LISTS = 'lists'
 
-/** Whether a list has changed the row. */
 const CHARGED = 'charged'
 
 /** A row of the lists and its place in each list. */
 export interface SentRow extends PlacedRow {
-  /** The values that each list sends of the row. */
   readonly columns: readonly CallColumn[]
-  /** The query that finds the row. */
   readonly found: SQL
 }
 

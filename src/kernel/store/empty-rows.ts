@@ -1,6 +1,6 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'

@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import { statementsOf } from '../database/statement.ts'
 import { TableSize } from '../database/table-size.ts'
 import { lookStatement } from '../sql/look.ts'

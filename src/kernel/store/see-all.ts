@@ -1,4 +1,4 @@
-import { onFirstUse } from '../base/on-first-use.ts'
+import { onFirstUse } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Row } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'

@@ -1,7 +1,7 @@
 import type { SQL } from 'drizzle-orm'
 import { getTableConfig, PgDialect, type PgPolicy } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
-import { onceFor } from '../base/once-for.ts'
+import { onceFor } from '../base/once.ts'
 import { quote, quotedName, textLiteral } from './table-name.ts'
 
 /** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
