@@ -1,6 +1,6 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import { onceFor } from '../kernel/base/once.ts'
-import { UNKNOWN_SIZE } from '../kernel/database/table-size.ts'
+import { UNKNOWN_SIZE } from '../kernel/database/statement.ts'
 import type { Table } from '../kernel/store/store.ts'
 import { CitusStore } from './citus-store.ts'
 

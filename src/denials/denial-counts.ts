@@ -1,4 +1,4 @@
-import { newSending } from '../kernel/database/sending.ts'
+import { newSending } from '../kernel/database/connection.ts'
 import type { DecisionMessage } from '../kernel/diagnostics.ts'
 import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import type { LayerParts } from '../kernel/engine/own-layer.ts'

@@ -110,3 +110,10 @@ export async function own<T>(answer: Promise<T>): Promise<T> {
     throw ownError(error)
   }
 }
+
+/** Runs what somebody else has written. Its errors must not change an answer or end the process. */
+export async function quietly(work: () => unknown): Promise<void> {
+  try {
+    await work()
+  } catch {}
+}

@@ -9,7 +9,7 @@ import { checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkLimiter, checkOption, readClock } from '../kernel/options/validate.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
-import { SHIPPED } from '../kernel/tables/shipped.ts'
+import { SHIPPED } from '../kernel/tables/table-name.ts'
 import { closeEnded } from './close-ended.ts'
 
 interface CommonOptions {

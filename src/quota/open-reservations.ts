@@ -12,7 +12,7 @@ import { checkDatabase, checkRows } from '../kernel/options/checks.ts'
 import { checkKey, checkOption } from '../kernel/options/validate.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import { stateIn } from '../kernel/store/number-columns.ts'
-import { SHIPPED } from '../kernel/tables/shipped.ts'
+import { SHIPPED } from '../kernel/tables/table-name.ts'
 
 /** Options of `openReservations`. */
 export interface OpenReservationsOptions {

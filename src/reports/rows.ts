@@ -10,7 +10,7 @@ import { checkDatabase, checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkOption, readClock } from '../kernel/options/validate.ts'
 import type { Table } from '../kernel/store/store.ts'
-import { SHIPPED } from '../kernel/tables/shipped.ts'
+import { SHIPPED } from '../kernel/tables/table-name.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
 export type PlanOf = (key: string) => Limiter | Promise<Limiter>

@@ -8,7 +8,7 @@ import { Coalescer } from '../kernel/queue/coalescer.ts'
 import { Direct } from '../kernel/queue/direct.ts'
 import { HalvingDecider, inLockOrder, type StatementGroups } from '../kernel/queue/halving-decider.ts'
 import type { CallGroup, Decider, DeciderWork } from '../kernel/queue/queue.ts'
-import { Room } from '../kernel/queue/room.ts'
+import { Room } from '../kernel/queue/waits.ts'
 import {
   askForSlots,
   canShare,

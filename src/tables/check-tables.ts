@@ -16,8 +16,7 @@ import {
   storageStatements,
   tableShapeOf,
 } from '../kernel/tables/ddl.ts'
-import { SHIPPED } from '../kernel/tables/shipped.ts'
-import { printable, quote } from '../kernel/tables/table-name.ts'
+import { printable, quote, SHIPPED } from '../kernel/tables/table-name.ts'
 import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
 import { checkStorageOptions, type StorageOptions } from './table-sql.ts'
 

@@ -1,11 +1,29 @@
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
-import { AGREEMENT, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
+import { type Call, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
 
 // Which requests share a statement, and which are decided as one.
 
 const request = requestOf({ key: 'key', limiter: calendarWindow(10, 'month'), atLeast: 1, reserved: 1 })
+
+/**
+ * For each field, the calls that must agree in it: all calls of a `'queue'`, the calls that share a
+ * `'statement'`, or only the equal calls of a `'group'`. A new field does not compile without an entry.
+ */
+const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'group'>> = {
+  key: 'queue',
+  limiter: 'statement',
+  purpose: 'statement',
+  refusesOther: 'statement',
+  rate: 'group',
+  paidWindowStart: 'group',
+  refundableUntil: 'group',
+  within: 'group',
+  atLeast: 'group',
+  reserved: 'group',
+  payer: 'group',
+}
 
 /** Another value for each field. */
 const OTHER: Request = {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { TableSize } from '../../src/kernel/database/table-size.ts'
+import { TableSize } from '../../src/kernel/database/statement.ts'
 
 // This needs the class: two statements have to end in the other order than they were sent in, while the table
 // grows between them. behaviour/long/plans tests what the size is for.

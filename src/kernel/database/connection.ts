@@ -1,5 +1,5 @@
+import { RatelimitError } from '../errors.ts'
 import { type Database, isTransaction, kindsOf, wireSessionOf } from './database.ts'
-import type { Sending } from './sending.ts'
 
 /**
  * The argument with which Drizzle returns rows as the driver gives them: `undefined` in 0.45, where it is a
@@ -64,4 +64,83 @@ export function telling(
 function namingSession(db: Database): NamingSession | undefined {
   const session = wireSessionOf(db)
   return session && 'prepareQuery' in session ? (session as NamingSession) : undefined
+}
+
+/** How far the statements of some work have come. */
+export interface Sending {
+  /** Whether the last statement may have reached the database. */
+  isSent: boolean
+  /** Whether the caller was told that nothing was sent. So nothing is sent any more. */
+  isWithdrawn: boolean
+}
+
+/** Work that has sent nothing yet. */
+export function newSending(): Sending {
+  return { isSent: false, isWithdrawn: false }
+}
+
+/** Withdraws work, unless its statement may have been sent. Returns whether it is withdrawn. */
+export function withdraw(sending: Sending | undefined): boolean {
+  if (!sending || sending.isSent) return false
+  sending.isWithdrawn = true
+  return true
+}
+
+/** The error of work that was withdrawn. Its caller has an error already. */
+export function withdrawn(): RatelimitError {
+  return new RatelimitError('TIMEOUT', 'The call was withdrawn before it was sent. It had no effect.')
+}
+
+const UNTRANSLATABLE_CHARACTER = '22021'
+
+/** Whether the work has failed because it was withdrawn. */
+export function isWithdrawal({ code, sqlState }: RatelimitError, { isWithdrawn }: Sending): boolean {
+  return isWithdrawn && (code === 'TIMEOUT' || sqlState === UNTRANSLATABLE_CHARACTER)
+}
+
+/**
+ * The parameters of a statement that is about to be handed to the driver. One of them notes when the statement
+ * is sent: these drivers read it as they write the statement to a connection. With other drivers, the statement
+ * counts as sent from now on.
+ */
+export function watchedParams(db: Database, params: unknown[], sending: Sending): unknown[] {
+  const place = params.findIndex((each) => typeof each === 'string')
+  sending.isSent = place < 0 || !wireSessionOf(db)
+  if (!sending.isSent) params[place] = new WatchedText(String(params[place]), sending)
+  return params
+}
+
+/** No text can have this character, so Postgres refuses the statement before it runs. */
+const REFUSED = '\0'
+
+/** A text that notes when a driver reads it. Drizzle's errors and loggers read it too, but by `toString`. */
+class WatchedText {
+  readonly #text: string
+  readonly #sending: Sending
+
+  constructor(text: string, sending: Sending) {
+    this.#text = text
+    this.#sending = sending
+  }
+
+  /** For node-postgres, and drivers like it. */
+  toPostgres(): string {
+    return this.#send()
+  }
+
+  /** For postgres.js, which adds it to a text. */
+  [Symbol.toPrimitive](hint: string): string {
+    return hint === 'default' ? this.#send() : this.#text
+  }
+
+  /** For clients that send JSON in the place of a driver. */
+  toJSON(): string {
+    return this.#send()
+  }
+
+  #send(): string {
+    if (this.#sending.isWithdrawn) return REFUSED
+    this.#sending.isSent = true
+    return this.#text
+  }
 }

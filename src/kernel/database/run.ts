@@ -1,11 +1,9 @@
 import { entityKind, SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
-import type { Connection } from './connection.ts'
+import { type Connection, newSending, watchedParams, withdrawn } from './connection.ts'
 import type { Database } from './database.ts'
 import { isOutdated, isRefusal, neverSent, toRatelimitError } from './database-error.ts'
-import { newSending, watchedParams, withdrawn } from './sending.ts'
-import { nameText, type Statement, type Value, type Values } from './statement.ts'
-import type { KnownSize } from './table-size.ts'
+import { type KnownSize, nameText, type Statement, type Value, type Values } from './statement.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 

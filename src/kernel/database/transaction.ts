@@ -1,5 +1,5 @@
 import { RatelimitError } from '../errors.ts'
-import { type Connection, connectionTo } from './connection.ts'
+import { type Connection, connectionTo, newSending, withdrawn } from './connection.ts'
 import { type Database, sessionOf } from './database.ts'
 import {
   databaseError,
@@ -9,7 +9,6 @@ import {
   toRatelimitError,
 } from './database-error.ts'
 import { onOwnClient } from './own-client.ts'
-import { newSending, withdrawn } from './sending.ts'
 
 /**
  * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no

@@ -1,5 +1,5 @@
 import type { Dispatcher } from '../queue/queue.ts'
-import type { WaitingCalls } from '../queue/room.ts'
+import type { WaitingCalls } from '../queue/waits.ts'
 import type { Decision, Request } from '../store/call.ts'
 import type { GoOn } from './sweeps.ts'
 

@@ -1,4 +1,4 @@
-import { quietly } from '../base/quietly.ts'
+import { quietly } from '../errors.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../sql/own-prefixes.ts'
 import { MAX_SWEPT } from '../sql/remove.ts'
 import { Sweeper } from '../store/sweep.ts'

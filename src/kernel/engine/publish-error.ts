@@ -1,6 +1,5 @@
-import { quietly } from '../base/quietly.ts'
 import { channels, type ErrorMessage } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
+import { quietly, RatelimitError } from '../errors.ts'
 import type { Call } from '../store/call.ts'
 import type { Parts } from './parts.ts'
 

@@ -1,6 +1,6 @@
 import type { Allowed, LimitResult } from '../answers/results.ts'
-import { quietly } from '../base/quietly.ts'
 import { channels, type DecisionMessage } from '../diagnostics.ts'
+import { quietly } from '../errors.ts'
 import type { Call } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'

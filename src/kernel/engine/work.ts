@@ -1,5 +1,5 @@
+import { newSending, type Sending, withdraw } from '../database/connection.ts'
 import { nothingCharged } from '../database/database-error.ts'
-import { newSending, type Sending, withdraw } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../queue/blame.ts'
 import { Admission, refusalAt } from './admission.ts'

@@ -9,9 +9,10 @@ import { RatelimitError } from '../errors.ts'
 import { sameLimiter } from '../limits/limiter.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../store/call.ts'
-import { nameOf, reachesAll } from '../store/empty-rows.ts'
+import { reachesAll } from '../store/empty-rows.ts'
 import type { Entry } from '../store/entry.ts'
 import type { Table } from '../store/store.ts'
+import { nameOf } from '../tables/table-name.ts'
 
 /** The request for one row: of one call, or the sum of several. */
 export interface RowRequest extends Request {

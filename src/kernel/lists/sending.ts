@@ -1,5 +1,4 @@
-import type { Connection } from '../database/connection.ts'
-import type { Sending } from '../database/sending.ts'
+import type { Connection, Sending } from '../database/connection.ts'
 import type { Commit } from '../sql/guard.ts'
 import type { Pays } from '../sql/list-row.ts'
 import type { Decision } from '../store/call.ts'

@@ -9,37 +9,32 @@ import type { RatelimitConfig } from './config.ts'
 import type { Layer } from './layer.ts'
 import { checkClock, checkOption, checkPrefix } from './validate.ts'
 
-// What the values of the constructor's options may be. Untyped callers may give anything.
+// What the values of the constructor's options may be. Untyped callers may give anything. Each check throws a
+// `RatelimitError`, most with `INVALID_OPTION`.
 
 /** In characters. Shorter secrets can be guessed. */
 const MIN_SECRET = 16
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkFunction(value: unknown, name: string): void {
   checkOption(typeof value === 'function', `${name} must be a function.`)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function ofQuota(_: unknown, name: string): void {
   checkOption(false, `${name} is an option of Quota, from drizzle-ratelimit/quota.`)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkTx(tx: unknown): void {
   checkOption(tx === null || isTransaction(tx), 'tx must be a transaction of Drizzle.')
 }
 
-/** @throws RatelimitError `INVALID_DURATION` */
 export function checkDuration(value: Duration, name: string): void {
   parseDuration(value, name)
 }
 
-/** @throws RatelimitError `INVALID_DURATION` */
 export function checkTimeout(value: Duration | false, name: string): void {
   if (value !== false) parseDuration(value, name)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkShare(value: number, name: string): void {
   checkOption(Number.isFinite(value) && value >= 0 && value <= 1, `${name} must be a number from 0 to 1.`)
 }
@@ -56,14 +51,12 @@ export function wordOf(...words: readonly unknown[]): (value: unknown, name: str
     checkOption(words.includes(value), `${name} must be one of these: '${words.join("', '")}'.`)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkHashKeys(value: unknown, name: string): void {
   const needed = `true, false, or a secret of at least ${MIN_SECRET} characters`
   const isSecret = typeof value === 'string' && value.length >= MIN_SECRET
   checkOption(typeof value === 'boolean' || isSecret, `${name} must be ${needed}.`)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkThresholds(value: unknown, name: string): void {
   checkOption(
     Array.isArray(value) && Array.from(value).every(isThreshold),
@@ -71,7 +64,6 @@ export function checkThresholds(value: unknown, name: string): void {
   )
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkUse(use: unknown): void {
   const layers: unknown[] = Array.isArray(use) ? Array.from(use) : [undefined]
   checkOption(
@@ -105,7 +97,6 @@ function isFrom1To(max: number, value: number): boolean {
 /** The options that name rows and the clock. */
 type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
 
-/** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
 export function checkRows(options: Rows): void {
   const { prefix, tables, clock, durable } = options
   checkPrefix(prefix)
@@ -114,7 +105,6 @@ export function checkRows(options: Rows): void {
   if (tables !== undefined) checkTablesGiven(tables)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkDatabase(db: Database): void {
   checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
   checkOption(!lacksClient(db), 'db has no client: drizzle was called with undefined.')
@@ -127,7 +117,6 @@ function lacksClient({ _: inner }: Database): boolean {
   return session.client === undefined || session.client === null
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkTablesGiven(tables: RateLimitTables): void {
   checkOption(
     isTable(tables?.ephemeral) && isTable(tables?.durable),

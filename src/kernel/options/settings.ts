@@ -1,6 +1,6 @@
 import { checkOptions, checkSwitch, type NameOf, type OptionNames } from '../base/check-options.ts'
 import type { Limiter } from '../limits/algorithm.ts'
-import { SHIPPED } from '../tables/shipped.ts'
+import { SHIPPED } from '../tables/table-name.ts'
 import {
   checkDatabase,
   checkDuration,

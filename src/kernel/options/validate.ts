@@ -6,7 +6,8 @@ import { BLOCKED, DENIED } from '../sql/own-prefixes.ts'
 import { type Call, type Purpose, requestFor } from '../store/call.ts'
 import type { LimitOptions, RefundOptions } from './calls.ts'
 
-// Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
+// Checks before any SQL. Each throws a `RatelimitError` with its own code or `INVALID_OPTION`. No
+// message has the refused value, because keys may be people's addresses.
 
 /** Prefix and key form one index entry. Postgres allows twice as much, but the index would be deep and slow. */
 const MAX_BYTES = 1024
@@ -15,7 +16,6 @@ const utf8 = new TextEncoder()
 
 const MAX_TIME_MS = Date.UTC(10_000)
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkClock(clock: unknown): void {
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
 }
@@ -23,11 +23,7 @@ export function checkClock(clock: unknown): void {
 /** Options of a charge, or of a refund. */
 export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
 
-/**
- * The call with these options. Its limiter is the one in the options, or else `own`.
- *
- * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
- */
+/** The call with these options. Its limiter is the one in the options, or else `own`. */
 export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
   checkLimiter(own)
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
@@ -45,7 +41,6 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
   return requestFor(key, limiter, purpose, given, start ?? null, undefined, atLeast ?? null)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 function checkStart(start: unknown, rate: number): void {
   checkOption(Number.isFinite(start), 'start must be the start in an answer, in Unix milliseconds.')
   checkOption(rate < 0, 'start needs a negative rate: it names the window that gets the refund.')
@@ -54,7 +49,6 @@ function checkStart(start: unknown, rate: number): void {
 /** Far above the tolerance of buckets, so that something is taken. */
 const MIN_AT_LEAST = 1e-6
 
-/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
 function checkAtLeast(
   atLeast: unknown,
   rate: number,
@@ -75,7 +69,6 @@ export function purposeOf(rate: number): Purpose {
   return rate < 0 ? 'adjust' : 'look'
 }
 
-/** @throws RatelimitError `INVALID_PREFIX` */
 export function checkPrefix(prefix: unknown): asserts prefix is string {
   const fault = faultOf(prefix, '') ?? reservedFaultOf(String(prefix))
   if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
@@ -103,7 +96,6 @@ export function isStorable(key: string, prefix: string): boolean {
   return faultOf(key, prefix) === undefined
 }
 
-/** @throws RatelimitError `INVALID_KEY` */
 export function checkKey(key: unknown, prefix: string): asserts key is string {
   refuseKey(faultOf(key, prefix), prefix)
 }
@@ -132,11 +124,7 @@ function faultOf(text: unknown, before: string): string | undefined {
   return undefined
 }
 
-/**
- * Checks a rate, or another number in place of one.
- *
- * @throws RatelimitError `INVALID_RATE`
- */
+/** Checks a rate, or another number in place of one. */
 export function checkRate(
   rate: unknown,
   { algorithm }: Limiter,
@@ -154,7 +142,6 @@ export function checkRate(
   )
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkLimiter(limiter: Limiter): void {
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
@@ -165,8 +152,6 @@ export function checkLimiter(limiter: Limiter): void {
 /**
  * Refuses another limit for a call on credits: it would not take what was paid for. One with rows of its own
  * would also replace the state of the row, and the credits would be lost.
- *
- * @throws RatelimitError `INVALID_OPTION`
  */
 export function checkTakesLimiter(own: Limiter): void {
   checkOption(!isPrepaid(own), 'Credits take no limiter: they have no plans.')
@@ -177,16 +162,11 @@ export function isPrepaid({ algorithm }: Limiter): boolean {
   return algorithm.numbers.add !== undefined
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkOption(valid: boolean, message: string): asserts valid {
   if (!valid) throw new RatelimitError('INVALID_OPTION', message)
 }
 
-/**
- * The Unix milliseconds of an injected clock.
- *
- * @throws RatelimitError `INVALID_CLOCK`
- */
+/** The Unix milliseconds of an injected clock. */
 export function readClock(clock: () => Date): number {
   const time = timeOn(clock)
   const ms = time instanceof Date ? time.getTime() : Number.NaN

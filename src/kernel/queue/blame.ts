@@ -46,7 +46,6 @@ export class Blame {
     return this.#forAll ? 'all' : 'one'
   }
 
-  /** A statement of the batch was answered. */
   succeeded(): void {
     if (this.#slow > 0) this.#slow--
   }

@@ -1,9 +1,9 @@
-import { newSending, withdraw } from '../database/sending.ts'
+import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
-import { overload, type WaitingCalls } from './room.ts'
 import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { overload, type WaitingCalls } from './waits.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_BATCH_KEYS = 500
@@ -25,7 +25,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   readonly #ready = new Set<KeyQueue<R, D>>()
   /** The batches that still have callers. */
   readonly #underWay = new Set<Batch<R, D>>()
-  /** Created when a row is found held for the first time. */
   #held: HeldQueues<KeyQueue<R, D>> | undefined
   readonly #waiting: WaitingCalls
   /** Callers who were just answered ask again within so many microtasks, if they do little in between. */
@@ -38,7 +37,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     this.#slots = new ConnectionSlots(connections, () => this.#start())
   }
 
-  /** Adds the call to its key's queue, and so to the next batch that has room. */
   add(call: Pending<R, D>): void {
     const { request } = call
     const known = this.#queuesFor(request).get(request.key)
@@ -132,7 +130,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     return keys
   }
 
-  /** Queues whose first groups one statement can decide. */
   #nextQueues(): KeyQueue<R, D>[] {
     const most = Math.min(
       batchShare(this.#ready.size, this.#keysUnderWay(), this.#slots.free),
@@ -208,16 +205,16 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     queue.waiting += calls.length
     this.#waiting.calls += calls.length
     queue.batch = undefined
-    this.#held ??= new HeldQueues({
-      decideAlone: (each) => this.#decideAlone(each),
-      tryAgain: (waiting) => {
+    this.#held ??= new HeldQueues(
+      (each) => this.#decideAlone(each),
+      (waiting) => {
         for (const each of waiting) {
           each.isHeld = false
           this.#ready.add(each)
         }
         this.#start()
       },
-    })
+    )
     this.#held.add(queue)
   }
 
@@ -253,7 +250,6 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     this.#startSoon()
   }
 
-  /** Removes the first group and goes on with the next one. */
   #goOn(queue: KeyQueue<R, D>): void {
     queue.groups.shift()
     queue.batch = undefined

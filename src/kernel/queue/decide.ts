@@ -13,8 +13,8 @@ import {
 import type { Store, Target } from '../store/store.ts'
 import { Blame } from './blame.ts'
 import { HalvingDecider, inLockOrder, type StatementGroups } from './halving-decider.ts'
-import type { Watch } from './long-waits.ts'
 import type { CallGroup, Decider, DeciderWork } from './queue.ts'
+import type { Watch } from './waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> implements Decider {
@@ -82,7 +82,6 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     return this.#watch(decided)
   }
 
-  /** The parts whose keys are on one shard each. */
   #onShards(part: KeyGroups): KeyGroups[] {
     const split = this.#store.split(part.groups, ({ request }) => request.key)
     return split.map((groups) => ({ ...part, groups }))
@@ -105,7 +104,6 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     return await this.#watch(() => retrying(answers))
   }
 
-  /** Whether it was sent with the right calendar period. */
   protected override isRight(group: CallGroup, decision: Decision): boolean {
     return applies(group, decision)
   }

@@ -1,8 +1,8 @@
+import { newSending, withdraw } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { newSending, withdraw } from '../database/sending.ts'
 import type { Decision, Request } from '../store/call.ts'
 import type { Decider, Dispatcher, Pending, Queued } from './queue.ts'
-import type { Room } from './room.ts'
+import type { Room } from './waits.ts'
 
 /**
  * Sends each call at once, in a statement of its own.

@@ -2,7 +2,6 @@
 const MAX_LISTS = 100
 const MAX_SHARED_ROWS = 400
 
-/** A list that waits for its turn. */
 export interface QueuedList {
   /** The unique names of its rows. */
   readonly rows: readonly string[]

@@ -1,5 +1,5 @@
+import { isWithdrawal, newSending } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { isWithdrawal, newSending } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { compareText } from '../sql/calls.ts'
 import { afterWait, type Blame } from './blame.ts'
@@ -13,7 +13,6 @@ export interface StatementGroups<R extends Queued, D> {
 export abstract class HalvingDecider<R extends Queued, D, P extends StatementGroups<R, D>> {
   /** Asks by one statement, which waits for no row. */
   protected abstract ask(part: P, work: DeciderWork): Promise<readonly (D | undefined)[]>
-  /** Asks for one group, and may wait for its row. */
   protected abstract askAlone(group: CallGroup<R, D>, work: DeciderWork): Promise<D>
 
   /** Whether the group was asked for in the right way. Default: yes. */
@@ -109,7 +108,6 @@ function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): v
   }
 }
 
-/** Fails all calls, and then calls `done` for each group. */
 function failAll<R extends Queued, D>(
   groups: readonly CallGroup<R, D>[],
   error: RatelimitError,

@@ -7,7 +7,6 @@ const HELD_RETRY_MS = 50
 /** How long a key counts as held after it was found held. */
 const MEMORY_MS = 100
 
-/** How many keys are remembered as held. */
 const MAX_HELD_KEYS = 1_000
 
 interface Queue {
@@ -15,16 +14,10 @@ interface Queue {
   isHeld: boolean
 }
 
-export interface HeldQueuesOptions<Q extends Queue> {
-  /** Decides the first group of a queue by a statement that may wait for the row. */
-  decideAlone(queue: Q): Promise<void>
-  /** Tries queues again by statements that do not wait. */
-  tryAgain(queues: Iterable<Q>): void
-}
-
 /** Queues whose rows others hold. Each gets a statement of its own, which may wait and delays no other key. */
 export class HeldQueues<Q extends Queue> {
-  readonly #options: HeldQueuesOptions<Q>
+  readonly #decideAlone: (queue: Q) => Promise<void>
+  readonly #tryAgain: (queues: Iterable<Q>) => void
   readonly #queues = new Set<Q>()
   readonly #heldUntil = new Map<string, number>()
   /**
@@ -33,11 +26,15 @@ export class HeldQueues<Q extends Queue> {
   readonly #patient = new Set<string>()
   #retrying = false
 
-  constructor(options: HeldQueuesOptions<Q>) {
-    this.#options = options
+  /**
+   * @param decideAlone Decides the first group of a queue by a statement that may wait for the row.
+   * @param tryAgain Tries queues again by statements that do not wait.
+   */
+  constructor(decideAlone: (queue: Q) => Promise<void>, tryAgain: (queues: Iterable<Q>) => void) {
+    this.#decideAlone = decideAlone
+    this.#tryAgain = tryAgain
   }
 
-  /** Adds a queue whose row was found held. */
   add(queue: Q): void {
     if (this.#heldUntil.size >= MAX_HELD_KEYS) this.#heldUntil.clear()
     this.#heldUntil.set(queue.key, performance.now() + MEMORY_MS)
@@ -62,7 +59,6 @@ export class HeldQueues<Q extends Queue> {
     this.#queues.delete(queue)
   }
 
-  /** Sends as many queues as there are slots. The others wait for one. */
   start(): void {
     for (const queue of this.#queues) {
       if (this.#patient.size === MAX_PATIENT || this.#patient.has(queue.key)) {
@@ -71,7 +67,7 @@ export class HeldQueues<Q extends Queue> {
       }
       this.#queues.delete(queue)
       this.#patient.add(queue.key)
-      this.#options.decideAlone(queue).then(() => {
+      this.#decideAlone(queue).then(() => {
         this.#patient.delete(queue.key)
         this.start()
       })
@@ -86,7 +82,7 @@ export class HeldQueues<Q extends Queue> {
       this.#retrying = false
       const waiting = [...this.#queues]
       this.#queues.clear()
-      this.#options.tryAgain(waiting)
+      this.#tryAgain(waiting)
     }, HELD_RETRY_MS)
   }
 }

@@ -1,4 +1,4 @@
-import type { Sending } from '../database/sending.ts'
+import type { Sending } from '../database/connection.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../store/call.ts'
 
@@ -8,14 +8,12 @@ export interface Queued {
   readonly purpose: string
 }
 
-/** A request that waits for its decision. */
 export interface Pending<R extends Queued = Request, D = Decision> {
   readonly request: R
   /** Whether its request may change until it is sent. No other call is decided together with it. */
   readonly mayChange?: boolean
   /** Its caller has given up. */
   isOver: boolean
-  /** The batch that it was sent in. */
   batch: Batch<R, D> | undefined
   /** Whether it waited for its own key: for a row that others hold, or for other calls of the key. */
   isContended: boolean
@@ -42,7 +40,6 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
   waiting: number
   /** How many cancelled calls are still in its groups. */
   cancelled: number
-  /** The batch that its first group was sent in. */
   batch: Batch<R, D> | undefined
   /** The number of the key's shard. Keys of one shard share statements. */
   readonly shard: number
@@ -86,7 +83,6 @@ export interface Decider<R extends Queued = Request, D = Decision> {
   shardOf?(key: string): number
 }
 
-/** Brings calls to the decider. */
 export interface Dispatcher<R extends Queued = Request, D = Decision> {
   /** Sends the call to the decider. If too many calls wait, it fails the call. */
   add(call: Pending<R, D>): void

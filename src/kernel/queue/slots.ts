@@ -58,14 +58,12 @@ export class ConnectionSlots {
     this.#taken.add(work)
   }
 
-  /** The statement has ended. */
   leave(work: object): void {
     this.#taken.delete(work)
     this.#abandoned.delete(work)
     this.#pauseMs = MIN_PAUSE_MS
   }
 
-  /** All callers of the statement have given up. */
   abandon(work: object): void {
     if (this.#taken.has(work)) this.#abandoned.add(work)
   }
@@ -95,7 +93,6 @@ export class ConnectionSlots {
     return true
   }
 
-  /** No call waits for a slot any more. */
   stopWaiting(): void {
     clearTimeout(this.#timer)
   }

@@ -1,8 +1,8 @@
 import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
-import { overload } from './room.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
 import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
 const MAX_STATEMENTS = 4
@@ -34,7 +34,6 @@ export interface Turn<Found> {
   readonly comes: Promise<Found | undefined>
   /** Resolves when the list may wait for rows that others hold. Until then it has no slot. */
   mayWait(): Promise<void>
-  /** The list has ended. */
   leave(): void
   /** Its caller has given up. The lists behind it go on, because its statement may never end. */
   giveUp(): void
@@ -53,7 +52,6 @@ class WaitingList<List extends QueuedList, Found>
   isBehind = false
   first = 0
   batch: ListBatch<List, Found> | undefined = undefined
-  /** Whether a statement left it undecided. */
   hasTried = false
   /** The verdict of the statement that left it undecided. The list goes on alone. */
   undecided: Verdict<Found> | undefined = undefined
@@ -86,7 +84,6 @@ class WaitingList<List extends QueuedList, Found>
   }
 }
 
-/** Lists that are under way together, or one alone. */
 interface ListBatch<List extends QueuedList, Found> {
   readonly lists: WaitingList<List, Found>[]
   slots: ConnectionSlots
@@ -247,7 +244,6 @@ export class Turns<List extends QueuedList, Found> {
     this.#end(batch)
   }
 
-  /** The batch has ended, and the lists behind it go on. */
   #end(batch: ListBatch<List, Found>): void {
     batch.slots.leave(batch)
     this.#free(batch)

@@ -26,7 +26,6 @@ import type { Target } from './store.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
 
-/** Takes from the rows of many keys that have one limiter. */
 export function askToTake(
   target: Target,
   asked: readonly Asked[],
@@ -56,7 +55,6 @@ export function askOne(target: Target, one: Asked, waits: boolean): Promise<Answ
   })
 }
 
-/** Makes the missing rows of many keys that have one limiter. */
 export async function askToMake(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
   if (target.several) return []
   const form = statementForm(asked)
@@ -69,7 +67,6 @@ export async function askToMake(target: Target, asked: readonly Asked[], waits: 
   })
 }
 
-/** Looks at the rows of many keys that have one limiter. */
 export function askToLook(
   target: Target,
   asked: readonly Asked[],
@@ -106,13 +103,11 @@ function takesLess(asked: readonly Asked[]): boolean {
   return false
 }
 
-/** A kind of statement. */
 interface StatementKind {
   readonly name: string
   readonly does: StatementMessage['statement']
   build(source: Omit<TakeSource, keyof Form>): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
-  /** Whether it has an answer for every key. */
   readonly answersAll?: boolean
 }
 
@@ -168,7 +163,6 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
   }
 }
 
-/** The values that calls of some purposes have in addition. */
 const MORE_VALUES: {
   readonly [purpose in Purpose]?: readonly ('paidWindowStart' | 'refundableUntil' | 'reserved' | 'within')[]
 } = {

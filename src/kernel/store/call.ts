@@ -28,7 +28,6 @@ export interface Namespace {
  */
 export type Purpose = 'look' | Exclude<RowAction, 'reserve'>
 
-/** A valid call. */
 export interface Call<L extends Limiter = Limiter> {
   readonly key: string
   readonly rate: number
@@ -136,7 +135,6 @@ export function limiterFor(limiter: StoredLimiter, purpose: Purpose): StoredLimi
   return promising && knows ? { ...limiter, algorithm: promising } : limiter
 }
 
-/** Whether calls of this purpose are never denied. */
 export function isNeverDenied(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'add' || purpose === 'block'
 }
@@ -151,26 +149,7 @@ export function neededBy({ rate, atLeast }: Call): number {
   return atLeast ?? rate
 }
 
-/**
- * For each field, the calls that must agree in it: all calls of a `'queue'`, the calls that share a
- * `'statement'`, or only the equal calls of a `'group'`. A new field does not compile without an entry. The two
- * functions below repeat the entries in code, because they run for each call.
- */
-export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'group'>> = {
-  key: 'queue',
-  limiter: 'statement',
-  purpose: 'statement',
-  refusesOther: 'statement',
-  rate: 'group',
-  paidWindowStart: 'group',
-  refundableUntil: 'group',
-  within: 'group',
-  atLeast: 'group',
-  reserved: 'group',
-  payer: 'group',
-}
-
-/** Whether one statement can decide both requests. */
+/** Whether one statement can decide both requests. A test lists all fields. */
 export function canShare(one: Request, other: Request): boolean {
   return (
     one.purpose === other.purpose &&

@@ -1,6 +1,3 @@
-import { getTableConfig } from 'drizzle-orm/pg-core'
-import type { RateLimitTable } from '../../../schema/index.ts'
-import { onceFor } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
@@ -25,21 +22,9 @@ interface ListedRow {
 /** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
 const ANY_SIZE = 'any size'
 
-/** A table's name, its schema if it has one, and both as SQL has them. Lists need them for each call. */
-export const nameOf: (table: RateLimitTable) => TableName = /* @__PURE__ */ onceFor((table) => {
-  const { name, schema } = getTableConfig(table)
-  return { name, schema, quoted: quotedName(table) }
-})
-
-interface TableName {
-  readonly name: string
-  readonly schema: string | undefined
-  readonly quoted: string
-}
-
 /** The name of a table in SQL. Two declarations of one table have the same. */
 export function tableNameOf({ table }: Pick<ListedRow, 'table'>): string {
-  return nameOf(table.table).quoted
+  return quotedName(table.table)
 }
 
 /** The tables of the rows by name, in the order of the rows. Two declarations of one table count as one. */
@@ -128,7 +113,6 @@ export async function removeEmpty(
   }
 }
 
-/** The prefixes and keys of the rows in a table, in the order of the rows. */
 function namesIn(
   table: string,
   rows: readonly ListedRow[],

@@ -1,7 +1,6 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { onFirstUse } from '../base/once.ts'
-import { statementsOf } from '../database/statement.ts'
-import { TableSize } from '../database/table-size.ts'
+import { statementsOf, TableSize } from '../database/statement.ts'
 import { lookStatement } from '../sql/look.ts'
 import { takeManyStatement } from '../sql/take.ts'
 import { askToLook, askToMake, askToTake } from './ask.ts'

@@ -1,11 +1,26 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { getTableConfig } from 'drizzle-orm/pg-core'
-import type { RateLimitTable } from '../../../schema/index.ts'
+import {
+  type RateLimitTable,
+  type RateLimitTables,
+  rateLimitDurable,
+  rateLimitEphemeral,
+} from '../../../schema/index.ts'
+import { onceFor } from '../base/once.ts'
 
-/** The quoted name of a table, with its schema if it has one. */
-export function quotedName(table: RateLimitTable): string {
+/** A table's name, its schema if it has one, and both as SQL has them. Lists need them for each call. */
+export const nameOf: (table: RateLimitTable) => {
+  readonly name: string
+  readonly schema: string | undefined
+  readonly quoted: string
+} = /* @__PURE__ */ onceFor((table) => {
   const { name, schema } = getTableConfig(table)
-  return schema ? `${quote(schema)}.${quote(name)}` : quote(name)
+  return { name, schema, quoted: schema ? `${quote(schema)}.${quote(name)}` : quote(name) }
+})
+
+/** The name of a table in SQL. Two declarations of one table have the same. */
+export function quotedName(table: RateLimitTable): string {
+  return nameOf(table).quoted
 }
 
 export function quote(name: string): string {
@@ -28,3 +43,6 @@ export function oidOf(table: RateLimitTable): SQL {
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\ufffd')
 }
+
+/** The two tables that the package declares. */
+export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
