@@ -3,7 +3,17 @@ import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, chain, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
 import { insertRow, NO_STATE, newRows } from '../../kernel/sql/rows.ts'
-import { clockOf, endOf, expiryOf, isMember, type MembersSource, rowsOfKey, seenIn } from './rows.ts'
+import {
+  clockOf,
+  endOf,
+  expiryOf,
+  headExpiryOf,
+  isMember,
+  lasts,
+  type MembersSource,
+  rowsOfKey,
+  seenIn,
+} from './rows.ts'
 
 const ROWS = name('ratelimit_rows')
 const CLOCK = name('ratelimit_clock')
@@ -17,7 +27,7 @@ export function lockStatement(source: MembersSource): Statement {
   const now = clockOf(source, parameters)
   const row = {
     ...addedAt(now, sql<number>`0`),
-    expiresAt: toColumn('expiresAt', expiryOf(now, parameters)),
+    expiresAt: toColumn('expiresAt', headExpiryOf(now, parameters)),
   }
   const rows = newRows(parameters.text('prefix'), parameters.text('head'), row, sql`(select) as one`)
   return parameters.render(insertRow(table, rows, 'lock'))
@@ -39,21 +49,26 @@ export function addStatement(source: MembersSource): Statement {
   const [prefix, head, own] = [parameters.text('prefix'), parameters.text('head'), parameters.text('key')]
   const limit = parameters.number('limit')
   const now = name('now')
-  const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen
+  const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen, ${table.expiresAt} as expires
     from ${table} where ${rowsOfKey(table, parameters)} order by ${table.key} for update`
   const counted = sql`select * from (select key, ${endOf(healed(parameters), parameters)} as ends, now from ${ROWS} cross join ${CLOCK}) as each
     where key <> ${head} and ends > now`
   const others = sql`select * from ${COUNTED} where key <> ${own}`
-  const decided = sql`select now, others, known, (select ends from (${others}) as other order by ends
+  const decided = sql`select now, others, known, lasts, (select ends from (${others}) as other order by ends
       offset greatest(others - ${limit}, 0::float8)::bigint limit 1) as frees, known or others < ${limit} as fits
     from (select now, (select count(*) from (${others}) as other)::float8 as others,
-      exists (select from ${COUNTED} where key = ${own}) as known from ${CLOCK}) as found`
+      exists (select from ${COUNTED} where key = ${own}) as known,
+      exists (select from ${ROWS} where key = ${head} and ${lasts(sql`expires`, now, parameters)}) as lasts
+      from ${CLOCK}) as found`
   const row = {
     ...addedAt(now, sql<number>`case when written.key = ${own} then 1 else 0 end`),
-    expiresAt: toColumn('expiresAt', expiryOf(now, parameters)),
+    expiresAt: toColumn(
+      'expiresAt',
+      sql`case when written.key = ${own} then ${expiryOf(now, parameters)} else ${headExpiryOf(now, parameters)} end`,
+    ),
   }
   // Only a new member changes how many others may come.
-  const from = sql`${DECIDED} cross join (values (${own}), (${head})) as written (key) where fits and (written.key = ${own} or not known)`
+  const from = sql`${DECIDED} cross join (values (${own}), (${head})) as written (key) where fits and (written.key = ${own} or not (known and lasts))`
   const written = builder
     .insert(table)
     .select(newRows(prefix, sql`written.key`, row, from))
@@ -87,17 +102,18 @@ export function addStatement(source: MembersSource): Statement {
 /**
  * The statement that adds a member again that counts. It takes nobody's place, so it locks nothing but its row.
  * It reads the clock when it has that lock: what waited for the lock before may have given the place away. It
- * has no answer if the member does not count.
+ * has no answer if the member does not count, or would count for longer than the head of its key stays.
  */
 export function renewStatement(source: MembersSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const own = parameters.text('key')
+  const [own, head] = [parameters.text('key'), parameters.text('head')]
   const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen
     from ${table} where ${and(isTheRow(table, parameters, own), isMember(table))} for update`
   const decided = sql`select key, greatest(${healed(parameters)}, now) as now from (
       select key, seen, ${clockOf(source, parameters)} as now from ${ROWS}
-    ) as timed where ${endOf(healed(parameters), parameters)} > now`
+    ) as timed where ${endOf(healed(parameters), parameters)} > now and exists (select from ${table}
+      where ${isTheRow(table, parameters, head)} and ${lasts(sql`${table.expiresAt}`, sql`greatest(${healed(parameters)}, now)`, parameters)})`
   const next = {
     lastRefill: toColumn('lastRefill', name('now', 'decided')),
     expiresAt: sql`greatest(${table.expiresAt}, ${toColumn('expiresAt', expiryOf(name('now', 'decided'), parameters))})`,
@@ -109,7 +125,7 @@ export function renewStatement(source: MembersSource): Statement {
     .where(isDecidedRow(table, parameters, sql`decided.key`))
     .returning({ now: sql`decided.now`.as('now') })
   const others = sql`select count(*)::float8 from ${table} where ${rowsOfKey(table, parameters)}
-    and ${table.key} not in (${own}, ${parameters.text('head')}) and ${endOf(seenIn(table, name('now'), parameters), parameters)} > now`
+    and ${table.key} not in (${own}, ${head}) and ${endOf(seenIn(table, name('now'), parameters), parameters)} > now`
   return parameters.render(
     chain(
       [

@@ -2,7 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import type { Parameters } from '../../kernel/sql/builder.ts'
-import { fromColumn, isOfKind, MAX_TIME, onGrid } from '../../kernel/sql/columns.ts'
+import { fromColumn, isOfKind, MAX_TIME, onGrid, toColumn } from '../../kernel/sql/columns.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 
 // A member is a row. Its key is the limited key, a slash, and the member in hexadecimal. `count` is 1,
@@ -10,6 +10,8 @@ import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 //
 // The row without a member is the head of its key. Each call that may add one locks the head first, and writes
 // it if the member is new: a transaction that cannot see a member of another one cannot lock the head either.
+// So the head stays until no member counts. It expires after two windows, and is written again before a member
+// would count for longer.
 
 /** What the statements are built for. */
 export interface MembersSource {
@@ -50,4 +52,14 @@ export function endOf(seen: SQL<number>, parameters: Parameters): SQL<number> {
 /** The row of a member that is added now expires then. */
 export function expiryOf(now: SQL<number>, parameters: Parameters): SQL<number> {
   return onGrid(endOf(now, parameters), parameters)
+}
+
+/** The head that is written now expires then. */
+export function headExpiryOf(now: SQL<number>, parameters: Parameters): SQL<number> {
+  return onGrid(endOf(endOf(now, parameters), parameters), parameters)
+}
+
+/** Whether a head stays as long as a member that is added now. */
+export function lasts(expires: SQL, now: SQL<number>, parameters: Parameters): SQL<boolean> {
+  return sql`${expires} >= ${toColumn('expiresAt', endOf(now, parameters))}`
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { Members } from 'drizzle-ratelimit/members'
 import { expect, test } from 'vitest'
+import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
 
@@ -145,4 +146,26 @@ test('transactions that add, renew and remove members of one key wait for each o
       }
     }),
   )
+})
+
+test('a transaction that is older than two windows does not miss who was added again', async () => {
+  const clock = new TestClock(1_000_000_000)
+  const { db } = database.connect(3)
+  const own = { db, clock: clock.now, timeout: false, cleanupProbability: 0 } as const
+  const account = new Members({ ...own, prefix: 'members of old', limit: 1, window: '1h' })
+  const old = db.transaction(
+    async (tx) => {
+      await tx.execute(sql`select count(*) from rate_limit_durable`)
+      await account.add('key', 'kept')
+      for (let times = 0; times < 4; times++) {
+        clock.advance(1_800_000)
+        await account.add('key', 'kept')
+      }
+      await account.cleanup()
+      return account.add('key', 'other', { tx })
+    },
+    { isolationLevel: 'repeatable read' },
+  )
+  await expect(old).rejects.toMatchObject({ code: 'SERIALIZATION_FAILURE' })
+  expect((await account.list('key')).map(({ member }) => member)).toEqual(['kept'])
 })
