@@ -10,6 +10,7 @@ import { fromHex } from '../kernel/engine/hex-id.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
+import type { Commit } from '../kernel/sql/guard.ts'
 import type { Added, Counted, NotAdded } from './answers.ts'
 import { timeOf } from './options.ts'
 import { addStatement, lockStatement, renewStatement } from './sql/add.ts'
@@ -46,13 +47,14 @@ export async function add(where: Where, limit: number, tx: Database | undefined)
 }
 
 async function addOn(where: Where, limit: number, connection: Connection): Promise<Added | NotAdded> {
+  const commit = commitOf(where, connection)
   if (!connection.isTransaction) {
-    const renewed = onlyRow(await ask(where, connection, 'renew', renewStatement))
+    const renewed = onlyRow(await ask(where, connection, 'renew', renewStatement, { commit }))
     if (renewed) return addedIn(where, limit, exactNumbers(renewed['numbers']), false)
   }
   const work = async (own: Connection) => {
     await ask(where, own, 'lock', lockStatement)
-    const row = mustHave(onlyRow(await ask(where, own, 'add', addStatement, limit)))
+    const row = mustHave(onlyRow(await ask(where, own, 'add', addStatement, { commit, limit })))
     const numbers = exactNumbers(row['numbers'])
     if (mustHave(row['fits'])) return addedIn(where, limit, numbers, !mustHave(row['known']))
     const [now = 0, , frees = 0] = numbers
@@ -73,7 +75,8 @@ function addedIn({ windowMs }: Where, limit: number, numbers: readonly number[],
 export function remove(where: Where, tx: Database | undefined): Promise<boolean> {
   const { checker } = where
   const removeOn = async (connection: Connection) => {
-    const row = onlyRow(await ask(where, connection, 'remove', removeStatement))
+    const commit = commitOf(where, connection)
+    const row = onlyRow(await ask(where, connection, 'remove', removeStatement, { commit }))
     return row?.['counted'] === true
   }
   // Who locks a member for longer than a statement has locked the head of its key before.
@@ -110,18 +113,23 @@ function gridOf(windowMs: number): number {
   return Math.max(1000, Math.floor(windowMs / 8))
 }
 
+/** How what the call writes is committed. A transaction of the caller decides that itself. */
+function commitOf({ checker }: Where, { isTransaction }: Connection): Commit {
+  return isTransaction ? 'as the session' : checker.rows.commit
+}
+
 function ask(
   { checker, head, key, windowMs }: Where,
   connection: Connection,
   name: string,
   build: (source: MembersSource) => Statement,
-  limit = 0,
+  { commit = 'as the session', limit = 0 }: { readonly commit?: Commit; readonly limit?: number } = {},
 ): Promise<readonly Row[]> {
   const { table, namespace } = checker.rows
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null
-  const statement = kept(table.statements, `members ${name} ${injectedClock}`, () =>
-    build({ table: table.table, injectedClock }),
+  const statement = kept(table.statements, `members ${name} ${injectedClock} ${commit}`, () =>
+    build({ table: table.table, injectedClock, commit }),
   )
   const values = {
     prefix: namespace.prefix,

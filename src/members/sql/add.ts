@@ -2,6 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, chain, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
+import { transactionSettings } from '../../kernel/sql/guard.ts'
 import { insertRow, NO_STATE, newRows } from '../../kernel/sql/rows.ts'
 import {
   clockOf,
@@ -82,9 +83,11 @@ export function addStatement(source: MembersSource): Statement {
       },
     })
     .returning({ key: table.key })
+  const settings = transactionSettings(source.commit)
   return parameters.render(
     chain(
       [
+        ...settings.links,
         link('ratelimit_rows', locked),
         link(
           'ratelimit_clock',
@@ -94,7 +97,7 @@ export function addStatement(source: MembersSource): Statement {
         link('ratelimit_decided', decided),
         link('ratelimit_written', written),
       ],
-      sql`select ${exact(now, sql`others`, sql`coalesce(frees, 0::float8)`)} as numbers, known, fits from ${DECIDED}`,
+      sql`select ${exact(now, sql`others`, sql`coalesce(frees, 0::float8)`)} as numbers, known, fits from ${DECIDED}${settings.join}`,
     ),
   )
 }
@@ -126,14 +129,16 @@ export function renewStatement(source: MembersSource): Statement {
     .returning({ now: sql`decided.now`.as('now') })
   const others = sql`select count(*)::float8 from ${table} where ${rowsOfKey(table, parameters)}
     and ${table.key} not in (${own}, ${head}) and ${endOf(seenIn(table, name('now'), parameters), parameters)} > now`
+  const settings = transactionSettings(source.commit)
   return parameters.render(
     chain(
       [
+        ...settings.links,
         link('ratelimit_rows', locked),
         link('ratelimit_decided', decided),
         link('ratelimit_renewed', renewed),
       ],
-      sql`select ${exact(name('now'), sql`(${others})`)} as numbers from ratelimit_renewed`,
+      sql`select ${exact(name('now'), sql`(${others})`)} as numbers from ratelimit_renewed${settings.join}`,
     ),
   )
 }

@@ -2,6 +2,7 @@ import { and, sql } from 'drizzle-orm'
 import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, chain, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn } from '../../kernel/sql/columns.ts'
+import { transactionSettings } from '../../kernel/sql/guard.ts'
 import { clockOf, endOf, isMember, type MembersSource, rowsOfKey, seenIn } from './rows.ts'
 
 const now = name('now')
@@ -37,7 +38,11 @@ export function removeStatement(source: MembersSource): Statement {
     .delete(table)
     .where(and(isTheRow(table, parameters), isMember(table)))
     .returning({ counted: sql`${ends} > ${clock}`.as('counted') })
+  const settings = transactionSettings(source.commit)
   return parameters.render(
-    chain([link('ratelimit_removed', removed)], sql`select counted from ratelimit_removed`),
+    chain(
+      [...settings.links, link('ratelimit_removed', removed)],
+      sql`select counted from ratelimit_removed${settings.join}`,
+    ),
   )
 }

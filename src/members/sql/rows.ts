@@ -3,6 +3,7 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import type { Parameters } from '../../kernel/sql/builder.ts'
 import { fromColumn, isOfKind, MAX_TIME, onGrid, toColumn } from '../../kernel/sql/columns.ts'
+import type { Commit } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 
 // A member is a row. Its key is the limited key, a slash, and the member in hexadecimal. `count` is 1,
@@ -17,6 +18,7 @@ import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 export interface MembersSource {
   readonly table: RateLimitTable
   readonly injectedClock: boolean
+  readonly commit: Commit
 }
 
 export function clockOf({ injectedClock }: MembersSource, parameters: Parameters): SQL<number> {

@@ -1,4 +1,4 @@
-import { Members, type MembersConfig } from 'drizzle-ratelimit/members'
+import { Members, type MembersConfig, type TxOptions } from 'drizzle-ratelimit/members'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { TestClock } from '../../support/clock.ts'
@@ -255,3 +255,37 @@ describe('refuses before any SQL', () => {
     expect(() => devices(options)).toThrow(expect.objectContaining({ code }))
   })
 })
+
+test.each([
+  [{}, 'off'],
+  [{ synchronousCommit: true }, 'on'],
+] as const)(
+  'with %o calls commit with synchronous_commit = %s, and never those in a transaction',
+  async (options, setting) => {
+    // What a commit waits for cannot be seen from outside, so a trigger writes the setting down.
+    await database.script(`
+    create table if not exists settings (prefix text, done text, setting text);
+    create or replace function write_down() returns trigger language plpgsql as $$ begin
+      insert into settings values (coalesce(new.prefix, old.prefix), tg_op, current_setting('synchronous_commit'));
+      return null; end $$;
+    create or replace trigger written after insert or update or delete on rate_limit_durable
+      for each row execute function write_down();`)
+    const account = devices(options)
+    const written = async () => {
+      const rows = await database.rows('select setting from settings where prefix = $1', [account.prefix])
+      return rows.at(-1)?.['setting']
+    }
+    const add = (options: TxOptions) => account.add('ada', 'phone', options)
+    const remove = (options: TxOptions) => account.remove('ada', 'phone', options)
+    const calls: readonly ((options: TxOptions) => Promise<unknown>)[] = [add, add, remove]
+    for (const call of calls) {
+      await call({})
+      expect(await written()).toBe(setting)
+    }
+    for (const call of calls) {
+      await database.db.transaction((tx) => call({ tx }))
+      expect(await written()).toBe('on')
+    }
+    await database.script('drop trigger written on rate_limit_durable')
+  },
+)
