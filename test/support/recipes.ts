@@ -6,7 +6,7 @@ const APP = resolve('test/support/docs-app.ts')
 
 /** The pages on quotas and costs, and all recipes, as one text. */
 export async function quotaPages(): Promise<string> {
-  const names = ['quotas', 'costs', 'reservations', 'quota-recipes', 'cost-recipes', 'billing-recipes']
+  const names = ['quotas', 'costs', 'quota-recipes', 'cost-recipes', 'billing-recipes']
   return (await Promise.all(names.map((name) => readFile(`docs/${name}.md`, 'utf8')))).join('\n')
 }
 
