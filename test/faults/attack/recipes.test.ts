@@ -150,12 +150,12 @@ test('charges, top-ups and costs that are delivered four times', async () => {
   expect(await charges[0].units.getRemaining('org')).toMatchObject({ used: 1000 })
 
   const topUps = await twoProcesses<{
-    paid(payment: { id: string; org: string; credits: number }): Promise<unknown>
-    credits: Credits
-  }>('A top-up that is delivered twice')
+    paid(payment: { id: string; org: string; credits: number }): Promise<void>
+    wallet: Credits
+  }>('Credits that top themselves up')
   const payments = Array.from({ length: 20 }, (_, id) => ({ id: `payment ${id}`, org: 'org', credits: 5 }))
   await deliverAll(topUps, payments, ({ paid }, payment) => paid(payment))
-  expect(await topUps[0].credits.getRemaining('org')).toMatchObject({ limit: 100 })
+  expect(await topUps[0].wallet.getRemaining('org')).toMatchObject({ limit: 100 })
 
   const films = await twoProcesses<{
     film(org: string, script: string): Promise<void>
