@@ -2,13 +2,13 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { isFunded } from '../kernel/engine/funds.ts'
-import { type Opened, openedAt, openedIn, type Paid } from '../kernel/limits/estimate.ts'
 import { found } from '../kernel/lists/enough.ts'
-import { notedBy } from '../kernel/lists/noting.ts'
+import { notedBy, type Paid } from '../kernel/lists/noting.ts'
 import type { Found } from '../kernel/lists/sending.ts'
 import type { CombinedCalls } from '../kernel/lists/together.ts'
 import type { Request } from '../kernel/store/call.ts'
 import type { ChargedIn } from './charged-in.ts'
+import { type Opened, openedAt, openedIn } from './estimate-row.ts'
 
 /** The estimate of one limit under a name. */
 export interface Named {

@@ -1,10 +1,10 @@
 import { and, asc, eq, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
-import { GRID_MS, OPEN_MS } from '../../kernel/limits/estimate.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import { builder, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, forEach, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from '../../kernel/sql/columns.ts'
+import { GRID_MS, OPEN_MS } from '../estimate-row.ts'
 
 // Statements for the rows of open estimates. These expire in a far future, in the order of their ends.
 

@@ -303,8 +303,10 @@ export interface StoredLimiter extends Rules, Described {
   readonly rows: string
   /** For calendar windows: the period that holds a time. Its start and end are parameters too. */
   readonly periodAt?: PeriodAt
-  /** For a limit whose keys have several rows: the limited key in the key of a row, and the name of the row. */
+  /** If the keys of rows have names in them: the limited key in the key of a row, and the name. */
   readonly rowIn?: (row: string) => { readonly key: string; readonly name?: string }
+  /** For rows that note what others have paid: the limit of a row that notes this payment. */
+  readonly noting?: (paid: Numbers<Noted>) => StoredLimiter
   /** For calendar windows: the same periods with another limit. */
   readonly withTokens?: (tokens: number) => StoredLimiter
 }

@@ -95,7 +95,7 @@ export function startIn({ periodStart, periodMs }: Params, rowStart: number): nu
 
 /** Whether a key has several rows. */
 export function hasSeveralRows(limiter: Limiter): boolean {
-  return limiter.stored && limiter.rowIn !== undefined
+  return limiter.stored && limiter.algorithm.tellsRow !== undefined
 }
 
 /** Whether it has periods: fixed and calendar windows do. */

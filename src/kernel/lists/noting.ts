@@ -2,8 +2,7 @@ import { allowanceOf } from '../answers/answer.ts'
 import { type Payment, paymentOf } from '../answers/outcome.ts'
 import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
 import type { Allowed } from '../answers/results.ts'
-import type { Limiter } from '../limits/algorithm.ts'
-import { noting, type Paid } from '../limits/estimate.ts'
+import type { Limiter, Noted, Numbers } from '../limits/algorithm.ts'
 import type { Decision } from '../store/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, paidIn } from './enough.ts'
@@ -12,13 +11,16 @@ import { fits, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 
 // What the row of an estimate notes, where a statement cannot read it from the row that pays. Statements work
-// out the same: see `statements/noted`.
+// out the same: see `together` in sql/shares.ts.
+
+/** What a row notes of what another has paid. */
+export type Paid = Numbers<Noted>
 
 /** The rows of estimates that the list opens, with what the rows of the list have paid as their own numbers. */
 export function notingRows(list: List, looks: Found['looks']): { row: RowRequest; sent: RowRequest }[] {
   return list.rows.filter(opens).map((row) => {
     const paid = (list.notes.get(row) ?? []).map((payer) => paidFor(payer, list, looks))
-    return { row, sent: { ...row, limiter: noting(row.limiter, together(paid)) } }
+    return { row, sent: { ...row, limiter: row.limiter.noting?.(together(paid)) ?? row.limiter } }
   })
 }
 

@@ -3,7 +3,6 @@ import { ID_PREFIX, RESERVED_PREFIX } from '../sql/own-prefixes.ts'
 import type { Recorded } from '../store/entry.ts'
 import type { RowRequest } from './add-up.ts'
 import { found } from './enough.ts'
-import { nameIn } from './names.ts'
 import { isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { insertsIfMissing } from './shape.ts'
@@ -32,7 +31,7 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
 
 /** The id that the list uses up, or the name of its estimate. */
 function idIn(rows: readonly RowRequest[]): string | undefined {
-  const under = (prefix: string) => rows.find(({ namespace }) => namespace.prefix.startsWith(prefix))?.key
+  const under = (prefix: string) => rows.find(({ namespace }) => namespace.prefix.startsWith(prefix))
   const named = under(RESERVED_PREFIX)
-  return named === undefined ? under(ID_PREFIX) : nameIn(named).id
+  return named ? named.limiter.rowIn?.(named.key).name : under(ID_PREFIX)?.key
 }

@@ -1,7 +1,16 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, Limiter, Noted, Numbers, Params, StateColumn, StoredLimiter } from './algorithm.ts'
-import { limiterOf } from './limiter.ts'
-import { type ColumnOf, ROWS } from './rows.ts'
+import type {
+  Algorithm,
+  Limiter,
+  Numbers,
+  Params,
+  StateColumn,
+  StoredLimiter,
+} from '../kernel/limits/algorithm.ts'
+import { limiterOf } from '../kernel/limits/limiter.ts'
+import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
+import type { Paid } from '../kernel/lists/noting.ts'
+import { nameIn } from './names.ts'
 
 type Column = ColumnOf<'estimate'>
 type Param = 'lengthMs' | 'facts' | 'estimate' | 'paidAt' | 'scale'
@@ -85,11 +94,7 @@ const algorithm: Algorithm<Column, Param> = {
 export const GRID_MS = 1000
 
 /** Settles an open estimate. */
-export const CLOSING: StoredLimiter = /* @__PURE__ */ limiterOf(algorithm, {
-  limit: 0,
-  periodMs: 0,
-  ...none(),
-})
+export const CLOSING: StoredLimiter = /* @__PURE__ */ limitOfRow(0, none())
 
 function none(): Numbers<Param> {
   return { lengthMs: 0, facts: 0, estimate: 0, paidAt: NEVER_MS, scale: 1 }
@@ -122,7 +127,7 @@ export function opened(
   )
     return known
   const own = { lengthMs, facts, estimate, paidAt: NEVER_MS, scale }
-  const opening = limiterOf(algorithm, { limit: 1, periodMs: 0, ...own })
+  const opening = limitOfRow(1, own)
   lastOpened.set(limiter, opening)
   return opening
 }
@@ -130,16 +135,23 @@ export function opened(
 /** What opened the last estimate of each limiter. The next one is mostly as long. */
 const lastOpened = new WeakMap<Limiter, StoredLimiter>()
 
+function limitOfRow(limit: 0 | 1, own: Numbers<Param>): StoredLimiter {
+  const limiter = limiterOf(algorithm, { limit, periodMs: 0, ...own })
+  return { ...limiter, noting: (paid) => noting(limiter, paid), rowIn }
+}
+
+function rowIn(row: string): { readonly key: string; readonly name: string } {
+  const { key, id } = nameIn(row)
+  return { key, name: id }
+}
+
 /** Opens the same estimate with what was paid as a number of its own, as if a limit without a row had paid. */
 export function noting({ params }: StoredLimiter, paid: Paid): StoredLimiter {
   const { count, windowStart, tokens } = openedAt(0, params, paid)
   const { lengthMs = 0, scale = 1 } = params
   const own = { lengthMs, facts: count, estimate: tokens, paidAt: windowStart, scale }
-  return limiterOf(algorithm, { limit: 1, periodMs: 0, ...own })
+  return limitOfRow(1, own)
 }
-
-/** What was paid when an estimate was opened. */
-export type Paid = Numbers<Noted>
 
 /** The row of an estimate that was opened at that time, by the rule of `note`. */
 export function openedAt(now: number, params: Params, paid: Paid): Numbers<Column> {
