@@ -1,4 +1,4 @@
-import type { FundedCall } from '../kernel/engine/funds.ts'
+import type { PaidByFunds } from '../estimates/funds.ts'
 import type { FundedOptions } from '../kernel/engine/handles.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { fundsOf } from './purse.ts'
@@ -14,7 +14,7 @@ export function fundedCall(
   { checker, limiter }: Pick<Account, 'checker' | 'limiter'>,
   key: string,
   options: FundedOptions,
-): FundedCall {
+): PaidByFunds {
   const account = accountOf(checker, limiter, key)
   const { rate, force = false, atLeast } = options
   const call = callOf(checker.rows.namespace.prefix, limiter, key, { rate, force, atLeast })

@@ -1,4 +1,4 @@
-import { fromHex, toHex } from '../kernel/engine/hex-id.ts'
+import { fromHex, toHex } from '../shared/hex-id.ts'
 
 // The keys of the rows of a key's credits. Each is the limited key and one of these, so that they are next to
 // each other in the primary key, and no two keys have a row in common.

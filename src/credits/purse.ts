@@ -1,7 +1,8 @@
+import type { Fate, FoundRow, PayingFunds, Purse, Taking } from '../estimates/funds.ts'
+import { chargeAll } from '../estimates/send-calls.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
 import { afterCalls } from '../kernel/answers/outcome.ts'
 import type { Allowed, LimitResult } from '../kernel/answers/results.ts'
-import type { Fate, FoundCall, Funds, Purse, Taking } from '../kernel/engine/funds.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
 import { refundShared, takeShared } from './all-grants.ts'
@@ -11,11 +12,12 @@ import { type Account, debtOf, type Grant, isEndless, leftOf, netOf, type Seen, 
 import { allowed, charged, denied } from './usage.ts'
 
 /** What the grants of a key pay. */
-export function fundsOf(account: Account): Funds {
+export function fundsOf(account: Account): PayingFunds {
   const { thresholds } = account.checker.terms.reporting
   const rows = thresholds.length > 0 ? MIN_LOCKED : 0
   return {
     charge: (call, tx) => takeShared(account, call, tx),
+    chargeAll,
     refund: (parts, amount) => refundShared(account, parts, amount),
     take: async (taking, tx) => {
       const seen = await read(account, tx, { rate: taking.rate, rows })
@@ -28,7 +30,7 @@ export function fundsOf(account: Account): Funds {
 }
 
 /** A row that pays. */
-interface Payer extends FoundCall {
+interface Payer extends FoundRow {
   /** Undefined for the debt. */
   readonly grant: Grant | undefined
 }

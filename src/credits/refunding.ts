@@ -1,8 +1,8 @@
+import type { Fate, FoundRow, Purse } from '../estimates/funds.ts'
+import { lastFirst } from '../estimates/shares.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
-import type { Fate, FoundCall, Purse } from '../kernel/engine/funds.ts'
 import { afterRefund, type Refunding, returnedTo } from '../kernel/lists/parts.ts'
-import { lastFirst } from '../kernel/lists/shares.ts'
 import { type Decision, lookAt, type Request } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
 import { limiterOfAge } from './grant.ts'
@@ -10,7 +10,7 @@ import { type Account, debtOf, type Seen, seenAfter } from './seen.ts'
 import { allowed } from './usage.ts'
 
 /** A row that gets something back. */
-interface Refunded extends FoundCall {
+interface Refunded extends FoundRow {
   readonly call: Refunding
 }
 

@@ -4,7 +4,13 @@ import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import type { Duration } from '../kernel/duration.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { fromHex } from '../kernel/engine/hex-id.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { answerOnce } from '../kernel/lists/limit-once.ts'
+import { callOf } from '../kernel/options/validate.ts'
+import { exactNumber } from '../kernel/store/number-columns.ts'
+import { fromHex } from '../shared/hex-id.ts'
+import { inDigits } from '../shared/readable.ts'
 import type {
   Act,
   Done,
@@ -14,13 +20,7 @@ import type {
   KeysAsked,
   ShownKeys,
   ShownParts,
-} from '../kernel/engine/shown.ts'
-import { RatelimitError } from '../kernel/errors.ts'
-import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { answerOnce } from '../kernel/lists/limit-once.ts'
-import { callOf } from '../kernel/options/validate.ts'
-import { exactNumber } from '../kernel/store/number-columns.ts'
-import { inDigits } from '../readable.ts'
+} from '../shared/shown.ts'
 import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
 import { grantOnce } from './grant-balance.ts'

@@ -1,4 +1,4 @@
-import { inDigits } from '../readable.ts'
+import { inDigits } from '../shared/readable.ts'
 import { type Html, html } from './html.ts'
 
 /** A bar of the chart. */

@@ -1,4 +1,4 @@
-import type { Act, Field, FieldValues, Permission } from '../kernel/engine/shown.ts'
+import type { Act, Field, FieldValues, Permission } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
 import { href, page } from './layout.ts'
 import type { Limit } from './limit.ts'

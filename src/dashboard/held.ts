@@ -1,5 +1,5 @@
-import type { Held, Holding } from '../kernel/engine/shown.ts'
-import { inDigits } from '../readable.ts'
+import { inDigits } from '../shared/readable.ts'
+import type { Held, Holding } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
 import { hrefWith, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'

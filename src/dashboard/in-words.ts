@@ -1,5 +1,5 @@
 import type { Limiter, Numbers } from '../kernel/limits/algorithm.ts'
-import { inDigits, inLength, inRule } from '../readable.ts'
+import { inDigits, inLength, inRule } from '../shared/readable.ts'
 
 type Words = (limit: string, params: Numbers<string>) => string
 

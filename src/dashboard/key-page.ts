@@ -1,6 +1,6 @@
-import type { Act, Held, Holding, ShownKey } from '../kernel/engine/shown.ts'
 import { RatelimitError } from '../kernel/errors.ts'
-import { counted } from '../readable.ts'
+import { counted } from '../shared/readable.ts'
+import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
 import { chart } from './chart.ts'
 import { actForms, type Target } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'

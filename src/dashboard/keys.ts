@@ -8,7 +8,6 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { gateOf } from '../kernel/engine/gate.ts'
 import type { Handle } from '../kernel/engine/handles.ts'
 import { lookAll } from '../kernel/engine/look-all.ts'
-import type { Held, KeysAsked, ShownKey, ShownKeys } from '../kernel/engine/shown.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { paramsAt } from '../kernel/limits/limiter.ts'
@@ -16,9 +15,10 @@ import { callOf, checkLimiter } from '../kernel/options/validate.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
 import type { Call } from '../kernel/store/call.ts'
 import { exactNumber } from '../kernel/store/number-columns.ts'
-import { inDigits } from '../readable.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
 import { lookAtEach } from '../reports/usage-by-plan.ts'
+import { inDigits } from '../shared/readable.ts'
+import type { Held, KeysAsked, ShownKey, ShownKeys } from '../shared/shown.ts'
 import {
   blockedStatement,
   hasRowStatement,
@@ -151,7 +151,7 @@ async function hasRow({ rows: { connection, table, namespace } }: Checker, key: 
 
 /** The keys that are blocked now: in their own rows, or in those of the gate. Undefined if none can be. */
 export async function blockedKeys(owner: Checker, now: number, size: number): Promise<Held[] | undefined> {
-  const checker = owner.terms.blocks ? gateOf(owner) : owner
+  const checker = gateOf(owner) ?? owner
   const { limiter } = checker.terms
   if (!limiter.stored || !limiter.algorithm.sql.blockedUntil) return undefined
   const { connection, table, namespace } = checker.rows

@@ -1,4 +1,4 @@
-import { counted, inDigits } from '../readable.ts'
+import { counted, inDigits } from '../shared/readable.ts'
 import { chart } from './chart.ts'
 import { heldTable, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'

@@ -2,6 +2,11 @@ import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
+import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
+import { timeOf } from '../kernel/store/number-columns.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
+import type { PlanOf, Reading } from '../reports/rows.ts'
 import {
   type Act,
   type Held,
@@ -11,12 +16,7 @@ import {
   type ShownKeys,
   type ShownParts,
   shownIn,
-} from '../kernel/engine/shown.ts'
-import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
-import { timeOf } from '../kernel/store/number-columns.ts'
-import type { Ratelimit } from '../ratelimit.ts'
-import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
-import type { PlanOf, Reading } from '../reports/rows.ts'
+} from '../shared/shown.ts'
 import { actsOf } from './acts.ts'
 import type { AnySemaphore } from './any-semaphore.ts'
 import { inTime } from './in-time.ts'
@@ -138,7 +138,7 @@ export class Limit {
   /** What can be done with a key. */
   async acts(): Promise<readonly Act[]> {
     const { acts = [] } = await this.#load()
-    return this.#rows ? [...acts, ...actsOf(this.#rows), ...reservationActs(this.#rows)] : acts
+    return this.#rows ? [...acts, ...(await actsOf(this.#rows)), ...reservationActs(this.#rows)] : acts
   }
 
   /** The keys that were denied most since a time. */

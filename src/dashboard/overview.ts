@@ -1,6 +1,6 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import { counted, inDigits } from '../readable.ts'
 import type { DeniedHour } from '../reports/denied.ts'
+import { counted, inDigits } from '../shared/readable.ts'
 import { sparkline } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { href, type Looking, page } from './layout.ts'

@@ -1,4 +1,4 @@
-import type { Permission } from '../kernel/engine/shown.ts'
+import type { Permission } from '../shared/shown.ts'
 import { confirmPage, faultIn } from './forms.ts'
 import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'

@@ -1,5 +1,5 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import { inTime } from '../readable.ts'
+import { inTime } from '../shared/readable.ts'
 import { type Html, html } from './html.ts'
 
 /** Writes times for people in a zone. */

@@ -1,5 +1,5 @@
-import type { ShownKey } from '../kernel/engine/shown.ts'
-import { inDigits } from '../readable.ts'
+import { inDigits } from '../shared/readable.ts'
+import type { ShownKey } from '../shared/shown.ts'
 import { meter } from './chart.ts'
 import { html } from './html.ts'
 import type { Looking } from './layout.ts'

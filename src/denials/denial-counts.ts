@@ -1,6 +1,5 @@
 import { newSending } from '../kernel/database/connection.ts'
 import type { DecisionMessage } from '../kernel/diagnostics.ts'
-import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import type { LayerParts } from '../kernel/engine/own-layer.ts'
 import type { GoOn } from '../kernel/engine/sweeps.ts'
 import { fixedWindow } from '../kernel/limits/fixed-window.ts'
@@ -13,6 +12,7 @@ import { requestFor } from '../kernel/store/call.ts'
 import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
+import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { MisraGries } from './misra-gries.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */

@@ -6,12 +6,12 @@ import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { Timeout } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { blockOn } from '../kernel/engine/gate.ts'
+import { denialAtGate } from '../kernel/engine/gate.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
-import { UNHURRIED } from '../kernel/engine/unhurried.ts'
-import { checkSignal, untilAllowed } from '../kernel/engine/until-allowed.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Call } from '../kernel/store/call.ts'
+import { UNHURRIED } from '../shared/unhurried.ts'
+import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -61,7 +61,7 @@ async function answerWithin(
   const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
   try {
     const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
-    const blocked = checker.terms.blocks ? await blockOn(checker, call, undefined, looking) : undefined
+    const blocked = await denialAtGate(checker, call, undefined, looking)
     if (blocked) return blocked
     signal?.throwIfAborted()
     return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), checker.terms.reporting)

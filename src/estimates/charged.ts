@@ -1,7 +1,6 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
-import { isFunded } from '../kernel/engine/funds.ts'
 import { found } from '../kernel/lists/enough.ts'
 import { notedBy, type Paid } from '../kernel/lists/noting.ts'
 import type { Found } from '../kernel/lists/sending.ts'
@@ -9,6 +8,7 @@ import type { CombinedCalls } from '../kernel/lists/together.ts'
 import type { Request } from '../kernel/store/call.ts'
 import type { ChargedIn } from './charged-in.ts'
 import { type Opened, openedAt, openedIn } from './estimate-row.ts'
+import { isPaidByFunds } from './funds.ts'
 
 /** The estimate of one limit under a name. */
 export interface Named {
@@ -56,7 +56,7 @@ export function remember(
   if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, { each, row: key }] of named.entries()) {
     // What each row of funds has paid is only in rows.
-    const paid = isFunded(each) ? undefined : paidByLimit(each, answered[place] as Answered)
+    const paid = isPaidByFunds(each) ? undefined : paidByLimit(each, answered[place] as Answered)
     if (!paid) continue
     const row = found(rowOf, openings[place] as LimiterCall)
     // The row of a limit without a row notes its estimate by itself.

@@ -7,7 +7,6 @@ import { runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { isFunded } from '../kernel/engine/funds.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
@@ -20,6 +19,7 @@ import { type Named, recall } from './charged.ts'
 import { checkCharged } from './charged-in.ts'
 import { type Costs, checkSettling, costAt, type Estimates, type SettledAll, type Settling } from './costs.ts'
 import { CLOSING, costOf, type Opened, openedIn } from './estimate-row.ts'
+import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
 import { namesOf, payerIn, shareCheckers } from './names.ts'
 import { settle } from './settle.ts'
@@ -131,7 +131,7 @@ async function repeated(
     )
   }
   const results = await inTurn(named, async ({ each }, place): Promise<Allowed> => {
-    if (isFunded(each)) return { ...(await each.funds.take(LOOK, tx)).present([]), repeated: true }
+    if (isPaidByFunds(each)) return { ...(await each.funds.take(LOOK, tx)).present([]), repeated: true }
     const { checker, call } = each
     const { rows, terms } = checker
     const limiter = limiters[place] ?? call.limiter
@@ -147,7 +147,7 @@ const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
 export async function openOf(named: readonly Named[], seen: readonly Opened[], tx: At): Promise<Open[]> {
   const open: Open[] = []
   for (const [place, own] of named.entries())
-    open.push(openIn(own, seen[place] as Opened, isFunded(own.each) ? await openSharesOf(own, tx) : []))
+    open.push(openIn(own, seen[place] as Opened, isPaidByFunds(own.each) ? await openSharesOf(own, tx) : []))
   return open
 }
 

@@ -2,21 +2,24 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { parseDuration } from '../kernel/duration.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { type FoundCall, isFunded } from '../kernel/engine/funds.ts'
 import { watched } from '../kernel/engine/layers.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import { nameOfRow } from '../kernel/lists/add-up.ts'
-import { reportsOf, sendCalls } from '../kernel/lists/limit-all.ts'
-import type { Payer } from '../kernel/lists/send-payers.ts'
-import { checkNames } from '../kernel/lists/together.ts'
+import { reportsOf } from '../kernel/lists/limit-all.ts'
+import type { Found } from '../kernel/lists/sending.ts'
+import { type CombinedCalls, usedIds } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { requestFor } from '../kernel/store/call.ts'
 import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
 import { chargedIn } from './charged-in.ts'
 import type { Estimates } from './costs.ts'
 import { noting, opened as openedBy } from './estimate-row.ts'
+import { type FoundRow, isPaidByFunds } from './funds.ts'
 import { inRows, looksAt } from './in-rows.ts'
 import { keyOfName, keyOfShare, namesOf, shareCheckers } from './names.ts'
 import type { Naming } from './options.ts'
+import { sendCalls } from './send-calls.ts'
+import type { Payer } from './send-payers.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 
@@ -50,6 +53,20 @@ export async function chargeNamed(
 }
 
 /**
+ * The names that were in use, of calls that open estimates: all of them, or none.
+ *
+ * @throws RatelimitError `OTHER_RESERVATION`
+ */
+export function checkNames(asked: CombinedCalls, decisions: Found): void {
+  const used = usedIds(asked, decisions)
+  if (used.length === 0 || used.length === asked.ids.length) return
+  throw new RatelimitError(
+    'OTHER_RESERVATION',
+    'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
+  )
+}
+
+/**
  * The estimates of a call. Those of a repeated one were charged before: others see their rows, but the
  * transaction holds them. The rows of new ones are not there for others before it commits.
  */
@@ -77,7 +94,7 @@ export async function openingOf(
   const named = await namedBy(calls, id, true)
   const openings = named.map(({ each, row }): OpeningCall => {
     const { checker, call } = each
-    const hasPlan = !isFunded(each) && call.limiter !== checker.terms.limiter
+    const hasPlan = !isPaidByFunds(each) && call.limiter !== checker.terms.limiter
     const opens = openedBy(lengthMs, call, hasPlan, isTogether)
     return { checker: namesOf(checker).opener, call: requestFor(row, opens, 'take', 1) }
   })
@@ -118,7 +135,7 @@ export function notesOf(
     const opening = purse?.rate === 0 && call.call.rate > 0 ? dryRunOf(own) : own
     // A debt gets nothing back.
     const sharing = purse ? rows.filter(({ pays }) => pays !== 'debt') : []
-    const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
+    const shares = sharing.map((row, order): [FoundRow, readonly LimiterCall[]] => {
       const key = keyOfShare(opening.call.key, order, row.call.key)
       const { opener } = shareCheckers(call.checker)
       return [{ checker: opener, call: { ...opening.call, key }, isFound: true }, [row]]

@@ -1,9 +1,9 @@
 import { onceFor } from '../kernel/base/once.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { companionChecker } from '../kernel/engine/companion.ts'
-import { fromHex, toHex } from '../kernel/engine/hex-id.ts'
 import { checkOption, isStorable } from '../kernel/options/validate.ts'
 import { RESERVED_PREFIX, SHARE_PREFIX } from '../kernel/sql/own-prefixes.ts'
+import { fromHex, toHex } from '../shared/hex-id.ts'
 
 // The names of reservations. The key of a named estimate's row is the limited key, a slash, and the id in
 // hexadecimal. If several rows pay, each has a row that says what its share is.

@@ -1,7 +1,7 @@
 import type { Database } from '../kernel/database/database.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import { RatelimitError } from '../kernel/errors.ts'
+import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { type ChargedIn, checkCharged } from './charged-in.ts'
 import { transactionId, wasRolledBack } from './transaction-status.ts'
 

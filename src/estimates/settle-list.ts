@@ -3,13 +3,13 @@ import type { Outcome } from '../kernel/answers/outcome.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { type FundedCall, isFunded, type PayingCall, type Purse } from '../kernel/engine/funds.ts'
 import { found } from '../kernel/lists/enough.ts'
 import { partsOf, shareOf } from '../kernel/lists/parts.ts'
-import { type Payer, paidByEach, type SentPayers } from '../kernel/lists/send-payers.ts'
-import { withFunds } from '../kernel/lists/with-funds.ts'
 import type { Decision } from '../kernel/store/call.ts'
+import { isPaidByFunds, type PaidByFunds, type PayingCall, type Purse } from './funds.ts'
+import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
 import { differenceOf, mayBeLate, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+import { withFunds } from './with-funds.ts'
 
 /** What one cost is above the estimates. The limits pay it in their order. */
 export interface Missing {
@@ -49,7 +49,7 @@ export async function settleList(
   tx: At,
 ): Promise<SettledList | TooLate | undefined> {
   const calls = settled.map((each, place) => callFor(each, place, missing))
-  const find = (_: FundedCall, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
+  const find = (_: PaidByFunds, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
   const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
   const sent = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
   if (sent.fate === 'repeated') return undefined
@@ -67,7 +67,7 @@ export async function settleList(
 /** The call that settles an estimate, or that pays a part of what is missing beside. It is never denied. */
 function callFor(settled: Settled, place: number, missing: Missing | undefined): PayingCall {
   const { each } = settled
-  if (isFunded(each)) return each
+  if (isPaidByFunds(each)) return each
   const own = { checker: each.checker, call: settlementOf(settled), inTime: mayBeLate(settled) }
   if (!missing) return own
   const { rate, debtor } = missing
@@ -78,7 +78,7 @@ function callFor(settled: Settled, place: number, missing: Missing | undefined):
 /** The rows of funds that give back what was not needed, or pay what is missing. */
 function purseFor(settled: Settled, place: number, missing: Missing | undefined, tx: At): Promise<Purse> {
   const { each, estimate } = settled
-  const { funds } = each as FundedCall
+  const { funds } = each as PaidByFunds
   if (missing) {
     const { rate, debtor } = missing
     return funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)

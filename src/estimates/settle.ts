@@ -5,12 +5,11 @@ import { notAsExpected } from '../kernel/database/rows.ts'
 import { inTransactionIf } from '../kernel/database/transaction.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { isFunded } from '../kernel/engine/funds.ts'
 import { runOn } from '../kernel/engine/run-on.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { MAX_COUNT } from '../kernel/limits/limiter.ts'
-import { lastFirst } from '../kernel/lists/shares.ts'
 import type { Costs, SettledAll, Settling } from './costs.ts'
+import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
 import { lockRows } from './lock-rows.ts'
 import { type Missing, type SettledList, settleList, type Together, type TooLate } from './settle-list.ts'
@@ -26,6 +25,7 @@ import {
   withCost,
   withoutPeriod,
 } from './settlement.ts'
+import { lastFirst } from './shares.ts'
 
 /**
  * Settles estimates, all or none. During an outage it always throws; `onError` does not apply.
@@ -91,7 +91,7 @@ function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed 
 /** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
 function settleTogether(all: Together, tx: At): Promise<SettledList | undefined> {
   const { settled, closings } = all
-  const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isFunded(each.each))
+  const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isPaidByFunds(each.each))
   // Where there are rows to close, the time of the call has begun.
   if (isOneStatement || closings.length > 0) return settleFrom(all, tx)
   const checkers = settled.map(({ each }) => each.checker)
@@ -142,7 +142,7 @@ function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | un
 async function settleOne(all: AloneSettled, tx: At): Promise<SettledList | TooLate | undefined> {
   const [settled] = all.settled
   const { each, estimate } = settled
-  const isOfFunds = isFunded(each)
+  const isOfFunds = isPaidByFunds(each)
   const own = isOfFunds
     ? each.funds.refund(estimate.parts, -differenceOf(settled))
     : { checker: each.checker, call: settlementOf(settled) }
@@ -195,7 +195,7 @@ export async function lockAll(
   // The statements for one limit have that order.
   if (charged.length < 2) return
   const limits = await inTurn(charged, async ({ each, estimate }): Promise<readonly LimiterCall[]> => {
-    if (!isFunded(each)) return [taken(each)]
+    if (!isPaidByFunds(each)) return [taken(each)]
     const { checker, funds } = each
     const { rows } = await funds.take(WHOLE_COUNT, connection.db)
     return [...rows, ...estimate.parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]

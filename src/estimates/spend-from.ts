@@ -5,7 +5,6 @@ import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import type { FundedCall } from '../kernel/engine/funds.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import type { Report } from '../kernel/engine/watch.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
@@ -13,20 +12,22 @@ import { own, RatelimitError } from '../kernel/errors.ts'
 import { found } from '../kernel/lists/enough.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { shareOf } from '../kernel/lists/parts.ts'
-import { type Payer, paidByEach, type SentPayers } from '../kernel/lists/send-payers.ts'
 import type { Found } from '../kernel/lists/sending.ts'
-import { msUntilEnough, type Source } from '../kernel/lists/shares.ts'
-import { blockedUntil, type CombinedCalls, checkNames, withoutRow } from '../kernel/lists/together.ts'
-import { withFunds } from '../kernel/lists/with-funds.ts'
+import type { Source } from '../kernel/lists/shares.ts'
+import { blockedUntil, type CombinedCalls, withoutRow } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import { type Opening, remember } from './charged.ts'
 import { estimateOf, namingOf } from './estimate.ts'
+import type { PaidByFunds } from './funds.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
-import { estimatesOf, notesOf, openingOf } from './named.ts'
+import { checkNames, estimatesOf, notesOf, openingOf } from './named.ts'
 import type { SpendOptions } from './options.ts'
+import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
 import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
+import { msUntilEnough } from './shares.ts'
+import { withFunds } from './with-funds.ts'
 
 /** The answer of `spend`. */
 export type Spent = SpentAnswer & (PaidSpending | Unpaid)
@@ -131,7 +132,7 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   const checkers = calls.map(({ checker }) => checker)
   const sent = await withinTimeout(checkers, tx, (at) => {
     const as = opening && 'reserve'
-    const find = ({ funds }: FundedCall) =>
+    const find = ({ funds }: PaidByFunds) =>
       funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
     const asked = opening?.named.map(({ each }) => each) ?? calls
     return withFunds(asked, find, at, (own) => ({

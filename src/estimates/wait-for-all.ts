@@ -6,9 +6,7 @@ import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { isFunded } from '../kernel/engine/funds.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
-import { checkSignal, untilAllowed } from '../kernel/engine/until-allowed.ts'
 import { own } from '../kernel/errors.ts'
 import { callsOf } from '../kernel/lists/calls-of.ts'
 import { combined, retryAfterAll, wasRepeated } from '../kernel/lists/combined.ts'
@@ -16,7 +14,9 @@ import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
 import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
+import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
 import { blockUntilReady } from './block-until-ready.ts'
+import { isPaidByFunds } from './funds.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
@@ -30,7 +30,7 @@ export function waitForOne(
   timeout: Duration,
   { signal, once }: Pick<BlockOptions, 'signal' | 'once'>,
 ): Promise<LimitResult> {
-  if (once || isFunded(each)) return waitForList(each, timeout, { signal, once })
+  if (once || isPaidByFunds(each)) return waitForList(each, timeout, { signal, once })
   return blockUntilReady(each.checker, each.call, timeout, signal)
 }
 

@@ -2,12 +2,12 @@ import type { AnyCredits } from '../any-credits.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import type { Duration } from '../kernel/duration.ts'
-import { blockKey, unblockKey } from '../kernel/engine/block-key.ts'
 import { callOn } from '../kernel/engine/handles.ts'
 import { own } from '../kernel/errors.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import { blockKey, unblockKey } from './block-key.ts'
 
 /**
  * Blocks a key of a lockout, or of a limiter with `blocks()`, whatever it has used. The block replaces one

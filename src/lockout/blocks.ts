@@ -39,5 +39,5 @@ const GATE: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, 
  */
 export function blocks(): Layer {
   const layer: Layer = { name: 'blocks' }
-  return ownLayer(layer, { excludes: EXCLUDES, blocks: GATE })
+  return ownLayer(layer, { excludes: EXCLUDES, gate: GATE })
 }

@@ -12,6 +12,7 @@ import type {
 import { limiterOf, MAX_COUNT } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { checkTokens, countAfter, countNumberAfter } from '../kernel/limits/window.ts'
+import { withActs } from '../shared/shown.ts'
 
 type Column = ColumnOf<'lockout'>
 type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
@@ -199,7 +200,8 @@ export function lockout(failures: number, window: Duration, options: LockoutOpti
   if (maxMs < blockMs) {
     throw new RatelimitError('INVALID_OPTION', 'max must not be shorter than block.')
   }
-  return limiterOf(algorithm, { limit: failures, periodMs, blockMs, factor, maxMs, forgiveMs })
+  const limiter = limiterOf(algorithm, { limit: failures, periodMs, blockMs, factor, maxMs, forgiveMs })
+  return withActs(limiter, async (...keys) => (await import('./acts.ts')).actsOf(...keys))
 }
 
 /** More would mean a fixed `max`. */

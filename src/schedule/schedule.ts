@@ -5,10 +5,9 @@ import type { Database } from '../kernel/database/database.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { type Blocked, blockOn } from '../kernel/engine/gate.ts'
+import { type Blocked, denialAtGate } from '../kernel/engine/gate.ts'
 import { callOn } from '../kernel/engine/handles.ts'
 import { watched } from '../kernel/engine/layers.ts'
-import { mayHaveCharged } from '../kernel/engine/may-have-charged.ts'
 import { isRequest } from '../kernel/engine/unlimited.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { own, ownError, RatelimitError } from '../kernel/errors.ts'
@@ -17,6 +16,7 @@ import type { CallOptions, OnceOptions } from '../kernel/options/calls.ts'
 import { checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call, Request } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { cancelOnce, chargeOnce, type Id, idOf, type Repeated } from './once.ts'
 import { cancelOf, decide, startOf } from './start.ts'
 
@@ -164,7 +164,7 @@ async function scheduleIn(
   const look = { ...call, rate: 0, purpose: 'look', within: null } as const
   const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: way.withinMs } as const
   const charge = async (at: At) => {
-    const denial = checker.terms.blocks && !isLook ? await blockOn(checker, call, at) : undefined
+    const denial = isLook ? undefined : await denialAtGate(checker, call, at)
     return denial ?? (await decide(checker, scheduling, at))
   }
   const startIn = (found: Outcome | Blocked) => {

@@ -1,9 +1,9 @@
 import { afterCalls, type Outcome } from '../kernel/answers/outcome.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { UNHURRIED } from '../kernel/engine/unhurried.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
 import type { Request } from '../kernel/store/call.ts'
+import { UNHURRIED } from '../shared/unhurried.ts'
 
 /** A call that is to start within a time. */
 export interface Scheduling extends Request {

@@ -4,8 +4,7 @@ import { pgSchema } from 'drizzle-orm/pg-core'
 import { citus } from 'drizzle-ratelimit/citus'
 import pg from 'pg'
 import { afterAll, beforeAll } from 'vitest'
-import type { RateLimitTables } from '../../schema/index.ts'
-import { rateLimitTables } from '../../schema/index.ts'
+import { type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
 import { type Layer, storageSql, tableSql } from '../../src/index.ts'
 
 export const CITUS_URL: string | undefined = process.env['CITUS_URL']

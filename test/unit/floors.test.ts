@@ -22,7 +22,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/kernel/answers'],
   ['src/kernel/engine'],
   ['src/kernel/lists'],
-  ['src/any-credits.ts', 'src/readable.ts'],
+  ['src/any-credits.ts', 'src/shared'],
   ['src/estimates', 'src/tables'],
   ['src/ratelimit.ts'],
   ['src/limit-all.ts'],

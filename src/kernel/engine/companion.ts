@@ -19,7 +19,7 @@ interface CompanionRows extends Partial<Pick<Parts['terms'], 'limiter'>> {
 /** They are only counted. */
 const PLAIN = {
   ...{ reporting: { thresholds: [], dryRun: false }, keepEnded: false, graceMs: 0 },
-  ...{ blocks: undefined, layers: [] },
+  layers: [],
 }
 
 /** The checker of such rows of the owner. Nothing is published about them. */

@@ -1,89 +1,36 @@
-import type { Answered, PaidPart } from '../answers/answer.ts'
-import type { Allowed } from '../answers/results.ts'
-import type { Pays } from '../sql/list-row.ts'
-import type { Call, Decision, Request } from '../store/call.ts'
-import type { Entry } from '../store/entry.ts'
+import type { Answered } from '../answers/answer.ts'
+import type { Database } from '../database/database.ts'
+import type { Call, Request } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
 
-// What pays a call whose rows only a read can find, because a key has several.
-
-/** A row that takes part in a call. */
-export interface PayingCall extends LimiterCall {
-  /** What it pays of a rate that rows pay together. Default: what it has. */
-  readonly pays?: Pays | undefined
-  /** Unix milliseconds from which it has nothing. Default: never. */
-  readonly endsAt?: number | undefined
-  /** Whether its list is not done if the window that paid is over. */
-  readonly inTime?: boolean
-  /** The kind of its entry. Default: by the rate. */
-  readonly kind?: Entry['kind']
-}
-
-/** What became of a list. */
-export type Fate = 'charged' | 'repeated' | 'not charged'
-
-/** A row that a read has found. No caller has asked for it by itself. */
-export interface FoundCall extends PayingCall {
-  readonly call: Request
-  readonly isFound: true
-}
-
-/** The rows that a read has found for a call. They may have less by the time they are locked. */
-export interface Purse {
-  readonly rows: readonly FoundCall[]
-  /** The rate that the rows pay together. Undefined if each of them has a rate of its own. */
-  readonly rate: number | undefined
-  /** What there was to take when it was read. */
-  readonly has: number
-  /** The answer, by the decisions on its rows. */
-  answer(decisions: readonly Decision[], fate: Fate): Answered
-  /** What there was before, by the decisions on its rows. */
-  present(decisions: readonly Decision[]): Allowed
-  /** Whether the rows had enough when they were locked. */
-  hadEnough(decisions: readonly Decision[]): boolean
-  /** Whether it is worth trying again with what a later read has found. */
-  isWorse(decisions: readonly Decision[], later: Purse): boolean
-}
-
-/** How a call takes from funds. */
-export interface Taking {
-  /** The rate. 0 looks, and a negative rate gives back. */
-  readonly rate: number
-  /** The least that is worth taking. */
-  readonly least: number
-  /** What happens if there is too little: it is denied, becomes a debt, or others of its group pay the rest. */
-  readonly lacking: 'denied' | 'owed' | 'left to others'
-  /** Whether it charges an estimate, or settles one. */
-  readonly as?: Estimating | undefined
-}
-
-/** The kind of the entries of an estimate. Other calls charge, or give back. */
-type Estimating = 'reserve' | 'settle'
-
-/** What pays calls on one key. Each call of these reads, without a lock, which rows take part. */
+/** What pays calls on a key whose rows only a read can find, because the key has several. */
 export interface Funds {
   /**
    * Charges a call by itself, in a statement that many share. Undefined if the call needs more than that.
    */
   charge(call: Call, tx: At): Answered | Promise<Answered> | undefined
-  /** The call that gives an amount back to the one row that has paid. Undefined if it needs more than that. */
-  refund(parts: readonly PaidPart[], amount: number): LimiterCall | undefined
-  take(taking: Taking, tx: At): Promise<Purse>
-  /** A look at a row that has paid. */
-  payerOf(part: PaidPart): Request
-  /** Gives an amount back to the rows that have paid: to the last one first. */
-  giveBack(parts: readonly PaidPart[], amount: number, tx: At, as?: Estimating): Promise<Purse>
+  /** Charges all calls of a list, or none. Some may be of others. It throws during an outage. */
+  chargeAll(
+    calls: readonly LimiterCall[],
+    tx: Database | undefined,
+    ids: readonly (LimiterCall | undefined)[],
+  ): Promise<Answered[]>
 }
 
 /** A call that funds pay. It has no row of its own, and stands for the rows where calls are published. */
 export interface FundedCall extends LimiterCall {
   readonly funds: Funds
-  readonly force: boolean
 }
 
 export function isFunded(each: Pick<LimiterCall, 'checker'>): each is FundedCall {
   return 'funds' in each
+}
+
+/** A row that a read has found. No caller has asked for it by itself. */
+export interface FoundCall extends LimiterCall {
+  readonly call: Request
+  readonly isFound: true
 }
 
 export function isFound(each: LimiterCall): each is FoundCall {

@@ -8,7 +8,7 @@ import { applies } from '../store/ask.ts'
 import type { Call, Decision, Request } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { changingRequest, gateOf } from './gate.ts'
+import { gateOf, lookAtGate } from './gate.ts'
 import { refusalOf } from './refusal.ts'
 import { runOn } from './run-on.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
@@ -28,7 +28,7 @@ export function checkKeys(keys: readonly string[]): void {
 }
 
 /**
- * Looks at the keys of calls with one limiter, in one statement, and at their blocks in another one. The
+ * Looks at the keys of calls with one limiter, in one statement, and at the gate in another one. The
  * answers have the order of the calls.
  */
 export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
@@ -37,9 +37,10 @@ export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promi
 
 async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const usages = await usagesOf(checker, calls, tx)
-  if (!checker.terms.blocks) return usages
-  const looks = calls.map(({ key }) => changingRequest(checker, key))
-  const blocks = await usagesOf(gateOf(checker), looks, tx)
+  const gate = gateOf(checker)
+  if (!gate) return usages
+  const looks = calls.flatMap(({ key }) => lookAtGate(checker, key)?.call ?? [])
+  const blocks = await usagesOf(gate, looks, tx)
   return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
 }
 

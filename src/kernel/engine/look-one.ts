@@ -7,9 +7,9 @@ import type { Checker } from './checker.ts'
 
 const looking = /* @__PURE__ */ onFirstUse(() => import('./look-all.ts'))
 
-/** Looks at the key of a call, in a statement that calls share. If keys can be blocked, at the gate too. */
+/** Looks at the key of a call, in a statement that calls share. If there is a gate, at that too. */
 export async function lookAtOne(checker: Checker, look: Call, tx: At): Promise<Usage> {
-  if (checker.terms.blocks) {
+  if (checker.terms.gate) {
     const [usage] = await (await looking()).lookAll(checker, [look], tx)
     return usage as Usage
   }

@@ -16,13 +16,14 @@ import { runOn } from './run-on.ts'
 export async function cleanUp(checker: Checker, hasShares = false): Promise<number> {
   const { rows, terms } = checker
   const { namespace } = rows
+  const gate = gateOf(checker)
   const sweepers = [
     new Sweeper(rows, terms.keepEnded),
     ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
       (before) =>
         new Sweeper({ ...rows, namespace: { ...namespace, prefix: before + namespace.prefix } }, false),
     ),
-    ...(terms.blocks ? [new Sweeper(gateOf(checker).rows, false)] : []),
+    ...(gate ? [new Sweeper(gate.rows, false)] : []),
   ]
   const clock = namespace.clock?.() ?? null
   let deleted = 0

@@ -30,8 +30,8 @@ export interface OwnParts {
   readonly table?: (table: RateLimitTable) => Table
   /** Takes units of its keys in advance. */
   readonly inAdvance?: NonNullable<Alone['inAdvance']>
-  /** Lets keys be blocked, in rows of this limiter that no call charges. */
-  readonly blocks?: StoredLimiter
+  /** A limit that charges look at first. They are denied while nothing is left of it. */
+  readonly gate?: StoredLimiter
   /** What gets to know how its calls were answered. */
   begin?(parts: LayerParts): Layer[]
 }

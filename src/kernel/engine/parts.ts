@@ -24,8 +24,8 @@ export interface LimiterTerms {
   readonly keepEnded: boolean
   /** How long after the end of a period a settlement corrects it. */
   readonly graceMs: number
-  /** If keys can be blocked, so that charges ask the gate too: the limiter of the gate's rows. */
-  readonly blocks: StoredLimiter | undefined
+  /** The limit of the gate that charges have to pass, if there is one. */
+  readonly gate?: StoredLimiter | undefined
   /** What gets to know how calls were answered. */
   readonly layers: readonly Layer[]
   /** Hashes keys, if hashes are stored. */

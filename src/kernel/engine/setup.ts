@@ -69,7 +69,7 @@ export function checkerOf(settings: Settings): Checker {
     reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
     keepEnded,
     graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
-    blocks: own.blocks,
+    gate: own.gate,
     layers: use.filter(isOfOthers).concat(own.begin?.({ rows, alone }) ?? []),
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
   }

@@ -17,7 +17,7 @@ interface Options extends TxOptions {
  * promise, because waiting for one takes longer than the answer.
  */
 export function answerOne(checker: Checker, call: Call, { once, tx }: Options): Answered | Promise<Answered> {
-  const isAlone = once === undefined && !(checker.terms.blocks && call.purpose === 'take')
+  const isAlone = once === undefined && !(checker.terms.gate && call.purpose === 'take')
   return isAlone ? answerTo(checker, call, tx) : answerTogether({ checker, call }, { once, tx })
 }
 

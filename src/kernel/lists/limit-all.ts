@@ -13,25 +13,22 @@ import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { Database } from '../database/database.ts'
-import type { At } from '../engine/bounds.ts'
 import type { LimiterCall } from '../engine/checker.ts'
-import { type FundedCall, isFunded } from '../engine/funds.ts'
+import { isFunded } from '../engine/funds.ts'
 import { degraded, watched } from '../engine/layers.ts'
 import type { Report } from '../engine/watch.ts'
-import { withinTimeout } from '../engine/within-timeout.ts'
 import { ownError } from '../errors.ts'
 import { whenAvailable } from '../limits/search.ts'
 import type { AllOptions, Requested } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
 import { checkOption } from '../options/validate.ts'
-import { type Decision, neededBy } from '../store/call.ts'
+import type { Decision } from '../store/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { callsOf } from './calls-of.ts'
 import { combined, wasRepeated } from './combined.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
-import { ofEach, type Payer, plainCalls, type SentPayers, type SentWith } from './send-payers.ts'
 import type { Found } from './sending.ts'
 import {
   askedOf,
@@ -41,7 +38,6 @@ import {
   takeTogether,
   withoutRow,
 } from './together.ts'
-import { withFunds } from './with-funds.ts'
 
 /** Decides all requests together: all are consumed, or none. */
 export async function limitRequests<Request extends Requested>(
@@ -84,7 +80,8 @@ export async function answerTogether(
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
   try {
-    if (calls.some(isFunded)) return (await sendCalls(calls, tx, () => ({ ids }))).answered
+    const funded = calls.find(isFunded)
+    if (funded) return await funded.funds.chargeAll(calls, tx, ids)
     // What sends rows that had to be found would take a third of the time of a list that has none.
     const asked = askedOf(calls, tx, ...ids)
     return answersIn(asked, await takeTogether(asked))
@@ -95,49 +92,8 @@ export async function answerTogether(
   }
 }
 
-/** How calls were sent, and their answers. */
-interface SentCalls {
-  readonly sent: SentPayers
-  readonly answered: Answered[]
-}
-
-/** Sends calls some of which may have rows that only a read can find. During an outage it throws. */
-export function sendCalls(
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-  sentWithOf: (payers: readonly Payer[]) => SentWith,
-): Promise<SentCalls> {
-  if (!calls.some(isFunded)) return sendIn(calls, tx, sentWithOf)
-  const checkers = calls.map(({ checker }) => checker)
-  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, sentWithOf))
-}
-
-async function sendIn(
-  calls: readonly LimiterCall[],
-  at: At,
-  sentWithOf: (payers: readonly Payer[]) => SentWith,
-): Promise<SentCalls> {
-  const find = ({ funds, call, force }: FundedCall) => {
-    const as = call.reserved > 0 ? 'reserve' : undefined
-    return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
-  }
-  const sent = await withFunds(calls, find, at, sentWithOf)
-  const { payers } = sent
-  const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-  const answered = ofEach(payers, others, (purse, payer) =>
-    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.fate)),
-  )
-  return { sent, answered }
-}
-
-/** The answer to a call that funds pay. */
-function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answered): Answered {
-  if (answer.success) return { ...more, answer: { ...answer, ...grantedIn(call, more.paid.rate) } }
-  return { ...more, answer: checker.terms.reporting.dryRun ? letPass(answer, call) : answer }
-}
-
 /** The answers in the order of the calls. */
-function answersIn(asked: CombinedCalls, decisions: Found): Answered[] {
+export function answersIn(asked: CombinedCalls, decisions: Found): Answered[] {
   if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
   return addReturned(asked, decisions, decidedAnswers(asked, decisions))
 }

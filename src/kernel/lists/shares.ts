@@ -1,6 +1,5 @@
-import { availableIn, mostIn, unitsIn } from '../answers/capacity.ts'
-import { TOLERANCE } from '../limits/bucket.ts'
-import { type Snapshot, whenAvailable } from '../limits/search.ts'
+import { availableIn, unitsIn } from '../answers/capacity.ts'
+import type { Snapshot } from '../limits/search.ts'
 import type { Pays } from '../sql/list-row.ts'
 import type { Call } from '../store/call.ts'
 
@@ -56,62 +55,24 @@ export function takenFrom(
   return { shares: shares.map((share, place) => (place === debtor ? share + rest : share)), rest: 0 }
 }
 
-/** What each gives back of the amount. The last one gives back first. */
-export function lastFirst(paid: readonly number[], amount: number): readonly number[] {
-  let rest = Math.max(amount, 0)
-  const returned = paid.toReversed().map((each) => {
-    const part = Math.max(Math.min(each, rest), 0)
-    rest -= part
-    return part
-  })
-  return returned.toReversed()
-}
-
-/** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */
-export function msUntilEnough(sources: readonly Source[], rate: number): number {
-  const isWhole = givesWholes(sources)
-  const has = (time: number) => {
-    const then = sources.map((source) => ({ ...source, snapshot: { ...source.snapshot, now: time } }))
-    const left = then.map((source) => (paysForDebt(source) ? 0 : leftIn(source, isWhole)))
-    return left.reduce((sum, each) => sum + each, TOLERANCE + Math.max(leftBeyondDebt(then), 0)) >= rate
-  }
-  const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
-  const wholeAt = sources.map(({ call: { limiter }, snapshot }) =>
-    whenAvailable(limiter, snapshot, mostIn(limiter, snapshot)),
-  )
-  const last = Math.max(now, ...wholeAt.filter(Number.isFinite))
-  const ends = sources.flatMap(({ endsAt }) => (endsAt !== undefined && endsAt < last ? [endsAt] : []))
-  // What they have together grows, except where one of them ends.
-  const highs = [...ends.toSorted((one, other) => one - other).map((end) => end - 1), last]
-  const first = highs.find((time) => time >= now && has(time))
-  if (first === undefined) return Number.POSITIVE_INFINITY
-  let [low, high] = [Math.max(now, ...highs.filter((time) => time < first)), first]
-  while (high - low > 1) {
-    const middle = low + Math.floor((high - low) / 2)
-    if (has(middle)) high = middle
-    else low = middle
-  }
-  return high - now
-}
-
 /** What the sources with a debt have together, less the debt. Below 0 if they owe more. 0 without a debt. */
-function leftBeyondDebt(sources: readonly Source[]): number {
+export function leftBeyondDebt(sources: readonly Source[]): number {
   const owing = sources.filter(paysForDebt)
   return owing.reduce((sum, { call, snapshot }) => sum + availableIn(call.limiter, snapshot), 0)
 }
 
-function paysForDebt({ pays }: Source): boolean {
+export function paysForDebt({ pays }: Source): boolean {
   return pays === 'debt' || pays === 'available after debt'
 }
 
 /**
  * Whether shares are whole units. If one gave a fraction, limits that count whole units could not pay the rest.
  */
-function givesWholes(sources: readonly Source[]): boolean {
+export function givesWholes(sources: readonly Source[]): boolean {
   return sources.some(({ call }) => call.limiter.algorithm.integersOnly)
 }
 
-function leftIn({ call: { limiter }, snapshot }: Source, isWhole: boolean): number {
+export function leftIn({ call: { limiter }, snapshot }: Source, isWhole: boolean): number {
   if (isWhole) return unitsIn(limiter, snapshot)
   const { state, now, params } = snapshot
   return Math.max(limiter.algorithm.numbers.available(state, now, params), 0)

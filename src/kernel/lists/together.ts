@@ -6,11 +6,10 @@ import { retrying } from '../database/retry.ts'
 import { type At, isCallTime, timedOut } from '../engine/bounds.ts'
 import type { CallTime } from '../engine/call-time.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
-import { endOfBlock, gateOf, passing } from '../engine/gate.ts'
+import { lookAtGate, opensAt } from '../engine/gate.ts'
 import { isRequest, unlimitedOutcome } from '../engine/unlimited.ts'
 import { shortestTimeoutOf } from '../engine/within-timeout.ts'
 import { Work } from '../engine/work.ts'
-import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 import { Turns } from '../queue/turns.ts'
 import type { Commit } from '../sql/guard.ts'
@@ -52,11 +51,8 @@ export function askedOf(
   ...used: readonly (LimiterCall | undefined)[]
 ): CombinedCalls {
   const ids = used.filter((id) => id !== undefined)
-  const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
-  const gates = gated.map(({ checker, call }) => ({
-    checker: gateOf(checker),
-    call: passing(checker, call.key),
-  }))
+  const gated = calls.filter(({ checker, call }) => checker.terms.gate && call.purpose === 'take')
+  const gates = gated.flatMap(({ checker, call }) => passing(checker, call.key) ?? [])
   const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
   const checkers = eachOnce(all.map(({ checker }) => checker))
   const [first] = checkers
@@ -83,6 +79,12 @@ export function askedOf(
   }
 }
 
+/** The look at the gate of a key, which denies the whole list if the key may not pass. */
+function passing(owner: Checker, key: string): LimiterCall | undefined {
+  const look = lookAtGate(owner, key)
+  return look && { ...look, call: { ...look.call, atLeast: 1 } }
+}
+
 const NO_CALLS: ReadonlyMap<LimiterCall, never> = new Map<LimiterCall, never>()
 
 /** A value for each of the calls. Most lists have no such calls. */
@@ -103,28 +105,14 @@ export function isRepeated(asked: CombinedCalls, decisions: Found): boolean {
   return usedIds(asked, decisions).length > 0
 }
 
-/**
- * The names that were in use, of calls that open estimates: all of them, or none.
- *
- * @throws RatelimitError `OTHER_RESERVATION`
- */
-export function checkNames(asked: CombinedCalls, decisions: Found): void {
-  const used = usedIds(asked, decisions)
-  if (used.length === 0 || used.length === asked.ids.length) return
-  throw new RatelimitError(
-    'OTHER_RESERVATION',
-    'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
-  )
-}
-
-function usedIds({ ids }: CombinedCalls, { looks }: Found): readonly RowRequest[] {
+export function usedIds({ ids }: CombinedCalls, { looks }: Found): readonly RowRequest[] {
   return ids.filter((id) => !fits(id, found(looks, id)))
 }
 
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
 export function blockedUntil(asked: CombinedCalls, { looks }: Found, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
-  return gate && endOfBlock(gate, found(looks, gate))
+  return gate && opensAt(gate, found(looks, gate))
 }
 
 /** The state of a limit without a row. If its key can be blocked, the block's row has the database's time. */

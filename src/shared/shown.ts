@@ -1,5 +1,7 @@
-import { HANDLE } from '../base/handle.ts'
-import type { Checker } from './checker.ts'
+import { HANDLE } from '../kernel/base/handle.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
+import type { Call } from '../kernel/store/call.ts'
 
 // What an object shows to operators. The page for them knows the rows of a limiter. An object with other rows,
 // such as slots or grants, says here what they are, so that the page needs none of the wings.
@@ -123,6 +125,21 @@ export interface Shown {
   readonly checker: Checker
   /** Loads the rest, so that applications without the page do not. */
   load(): Promise<ShownParts>
+}
+
+/** What a limit lets people do with the keys of a limiter, in addition to what they can do with every limit. */
+export type LimitActs = (checker: Checker, callOn: (key: string) => Promise<Call>) => Promise<readonly Act[]>
+
+const ACTS = Symbol.for(`${HANDLE.description} acts`)
+
+/** Lets the page reach what can be done with the keys of a limit. */
+export function withActs<L extends Limiter>(limiter: L, acts: LimitActs): L {
+  return Object.defineProperty(limiter, ACTS, { value: acts })
+}
+
+/** What can be done with the keys of the limit. Undefined if that is nothing of its own. */
+export function actsIn(limiter: Limiter | undefined): LimitActs | undefined {
+  return Object(limiter)[ACTS]
 }
 
 const SHOWN = Symbol.for(`${HANDLE.description} shown`)

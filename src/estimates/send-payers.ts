@@ -1,11 +1,12 @@
-import type { At } from '../engine/bounds.ts'
-import type { LimiterCall } from '../engine/checker.ts'
-import { type Fate, isFound, type PayingCall, type Purse } from '../engine/funds.ts'
-import { checkOption } from '../options/validate.ts'
-import type { Decision } from '../store/call.ts'
-import { found, paidIn } from './enough.ts'
-import type { Found, Group, List } from './sending.ts'
-import { askedOf, type CombinedCalls, isRepeated, takeTogether } from './together.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { isFound } from '../kernel/engine/funds.ts'
+import { found, paidIn } from '../kernel/lists/enough.ts'
+import type { Found, Group, List } from '../kernel/lists/sending.ts'
+import { askedOf, type CombinedCalls, isRepeated, takeTogether } from '../kernel/lists/together.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import type { Decision } from '../kernel/store/call.ts'
+import type { Fate, PayingCall, Purse } from './funds.ts'
 
 /** A call of a list, and the rows that pay it. */
 export interface Payer {

@@ -1,10 +1,10 @@
-import { untilDone } from '../database/retry.ts'
-import { inTransactionIf } from '../database/transaction.ts'
-import type { At } from '../engine/bounds.ts'
-import type { Checker, LimiterCall } from '../engine/checker.ts'
-import { type FundedCall, isFunded, type Purse } from '../engine/funds.ts'
-import { checkOption } from '../options/validate.ts'
-import { tableNameOf } from '../store/empty-rows.ts'
+import { untilDone } from '../kernel/database/retry.ts'
+import { inTransactionIf } from '../kernel/database/transaction.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import { tableNameOf } from '../kernel/store/empty-rows.ts'
+import { isPaidByFunds, type PaidByFunds, type Purse } from './funds.ts'
 import {
   byItself,
   listOfPayers,
@@ -25,11 +25,11 @@ import {
  */
 export function withFunds(
   calls: readonly LimiterCall[],
-  find: (call: FundedCall, place: number) => Promise<Purse>,
+  find: (call: PaidByFunds, place: number) => Promise<Purse>,
   tx: At,
   sentWithOf: (payers: readonly Payer[]) => SentWith,
 ): Promise<SentPayers> {
-  if (calls.some(isFunded)) return sendFound(calls, find, tx, sentWithOf)
+  if (calls.some(isPaidByFunds)) return sendFound(calls, find, tx, sentWithOf)
   const alone = calls.map(byItself)
   return sendPayers(alone, tx, sentWithOf(alone))
 }
@@ -62,7 +62,7 @@ async function sendFound(
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkDifferent(calls: readonly LimiterCall[]): void {
   const funded = calls
-    .filter(isFunded)
+    .filter(isPaidByFunds)
     .map(({ checker: { rows }, call }) => [tableNameOf(rows), rows.namespace.prefix, call.key].join('\0'))
   checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
 }
@@ -70,11 +70,11 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
 /** One after the other, because in a transaction a connection runs one statement at a time. */
 async function findAll(
   calls: readonly LimiterCall[],
-  find: (call: FundedCall, place: number) => Promise<Purse>,
+  find: (call: PaidByFunds, place: number) => Promise<Purse>,
 ): Promise<Payer[]> {
   const payers: Payer[] = []
   for (const [place, call] of calls.entries()) {
-    const purse = isFunded(call) ? await find(call, place) : undefined
+    const purse = isPaidByFunds(call) ? await find(call, place) : undefined
     payers.push(purse ? { call, rows: purse.rows, purse } : byItself(call))
   }
   return payers

@@ -1,16 +1,16 @@
-import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/behind-block.ts'
-import { afterCalls } from '../answers/outcome.ts'
-import type { Usage } from '../answers/results.ts'
-import { type Duration, parseDuration } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
-import { checkOption } from '../options/validate.ts'
-import { afterChange } from './after-change.ts'
-import type { At } from './bounds.ts'
-import type { LimiterCall } from './checker.ts'
-import { changingRequest, gateOf } from './gate.ts'
-import { reset } from './reset.ts'
-import { withinTimeout } from './within-timeout.ts'
+import { usageOf } from '../kernel/answers/answer.ts'
+import { behindBlock } from '../kernel/answers/behind-block.ts'
+import { afterCalls } from '../kernel/answers/outcome.ts'
+import type { Usage } from '../kernel/answers/results.ts'
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { lookAtGate } from '../kernel/engine/gate.ts'
+import { reset } from '../kernel/engine/reset.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
+import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import { afterChange } from '../shared/after-change.ts'
 
 /** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
 export function blockKey(called: LimiterCall, duration: Duration, tx: At): Promise<Usage> {
@@ -44,7 +44,8 @@ export async function unblockKey(called: LimiterCall, tx: At): Promise<void> {
  * @throws RatelimitError `INVALID_OPTION`
  */
 function blocksOf({ checker, call }: LimiterCall): LimiterCall {
-  if (checker.terms.blocks) return { checker: gateOf(checker), call: changingRequest(checker, call.key) }
+  const look = lookAtGate(checker, call.key)
+  if (look) return look
   checkOption(
     call.limiter.algorithm.numbers.block !== undefined,
     'block and unblock need use: [blocks()], or a limiter made by lockout.',

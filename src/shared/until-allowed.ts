@@ -1,7 +1,7 @@
-import type { LimitResult } from '../answers/results.ts'
-import { whenAborted } from '../base/abort.ts'
-import { MAX_TIMER_MS } from '../base/deadlines.ts'
-import { checkOption } from '../options/validate.ts'
+import type { LimitResult } from '../kernel/answers/results.ts'
+import { whenAborted } from '../kernel/base/abort.ts'
+import { MAX_TIMER_MS } from '../kernel/base/deadlines.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 
 /** How long a call waits to be allowed. */
 export interface Patience {

@@ -1,6 +1,6 @@
-import { RatelimitError } from '../errors.ts'
-import type { At } from './bounds.ts'
-import type { Checker } from './checker.ts'
+import type { At } from '../kernel/engine/bounds.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 
 /**
  * The rest of a call that has changed something already. If it fails, its error must not say that nothing was

@@ -1,4 +1,4 @@
-import { RatelimitError } from '../errors.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 
 /** Whether the charge may have been made in spite of the error. docs/guarantees.md lists this for each code. */
 export function mayHaveCharged(error: unknown): boolean {

@@ -1,4 +1,4 @@
-import { type Bounds, Timeout } from './bounds.ts'
+import { type Bounds, Timeout } from '../kernel/engine/bounds.ts'
 
 /**
  * The bounds of calls that nobody waits for, such as those that give back. They have all the time that a slow

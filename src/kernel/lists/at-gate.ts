@@ -1,0 +1,46 @@
+import { type Answered, AnswerTo } from '../answers/answer.ts'
+import { capacityOf } from '../answers/capacity.ts'
+import type { At } from '../engine/bounds.ts'
+import type { Checker } from '../engine/checker.ts'
+import { type Blocked, denialAtGate } from '../engine/gate.ts'
+import { degraded } from '../engine/layers.ts'
+import { isRequest } from '../engine/unlimited.ts'
+import { withinTimeout } from '../engine/within-timeout.ts'
+import { whenAvailable } from '../limits/search.ts'
+import { type Call, neededBy } from '../store/call.ts'
+
+/**
+ * The answer to a charge that is denied while its key is blocked. The look at the gate is a statement of its
+ * own, so that equal calls share it, as they share the charge. During an outage, `onError` answers.
+ */
+export async function answerAtGate(owner: Checker, call: Call, tx: At): Promise<Answered> {
+  try {
+    return await withinTimeout([owner], tx, (at) => answerIn(owner, call, at))
+  } catch (error) {
+    if (owner.joined(tx)) throw error
+    return (await degraded(error, [{ checker: owner, call }]))[0] as Answered
+  }
+}
+
+async function answerIn(owner: Checker, call: Call, at: At): Promise<Answered> {
+  const blocked = await denialAtGate(owner, call, at)
+  const denied = blocked && (await denialBehind(blocked, owner, call, at))
+  if (denied) return { answer: denied, paid: { rate: 0, windowStart: null, usedBefore: null } }
+  return new AnswerTo(await owner.decide(call, at), owner.terms.reporting)
+}
+
+/** The denial, which is longer if the limit has too little then. Undefined if the block has ended by now. */
+async function denialBehind(
+  blocked: Blocked,
+  owner: Checker,
+  call: Call,
+  at: At,
+): Promise<Blocked | undefined> {
+  // Without a row, only the clock of this machine would tell the time.
+  if (!isRequest(call)) return blocked
+  const { limiter } = call
+  const { decision } = await owner.decide({ ...call, rate: 0, purpose: 'look' }, at)
+  if (blocked.blockedUntil <= decision.now) return undefined
+  const reset = Math.max(blocked.blockedUntil, whenAvailable(limiter, decision, neededBy(call)))
+  return { ...blocked, limit: capacityOf(limiter, decision), reset, retryAfter: reset - decision.now }
+}

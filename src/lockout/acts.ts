@@ -1,0 +1,47 @@
+import { type Duration, parseDuration } from '../kernel/duration.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
+import type { Call } from '../kernel/store/call.ts'
+import type { Act } from '../shared/shown.ts'
+import { blockKey, unblockKey } from './block-key.ts'
+
+const LENGTHS = [
+  ['15m', '15 minutes'],
+  ['1h', 'an hour'],
+  ['1d', 'a day'],
+  ['7d', '7 days'],
+  ['30d', '30 days'],
+  ['365d', 'a year'],
+] as const
+
+/** What people can do with the keys of a limiter: block them, and end blocks. */
+export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>): readonly Act[] {
+  const { limiter, gate } = checker.terms
+  // A gate blocks for as long as is asked.
+  const longest = gate ? Number.POSITIVE_INFINITY : (limiter.params['maxMs'] ?? 0)
+  const lengths = LENGTHS.filter(([length]) => parseDuration(length, 'The block') <= longest)
+  const called = async (key: string) => ({ checker, call: await callOn(key) })
+  const unblock: Act = {
+    name: 'unblock',
+    needs: 'block',
+    label: 'Unblock',
+    about: gate ? 'End the block. What was used stays used.' : 'End the block, and forget the failures.',
+    fields: [],
+    isFor: (shown) => shown?.blockedUntil !== undefined,
+    run: async (key) => {
+      await unblockKey(await called(key), undefined)
+      return { change: 'It is not blocked any more.' }
+    },
+  }
+  const block: Act = {
+    name: 'block',
+    needs: 'block',
+    label: 'Block',
+    about: 'Deny every call, whatever was used. A block that is under way is replaced.',
+    fields: [{ name: 'for', label: 'For', of: lengths }],
+    run: async (key, { for: length = '' }) => {
+      await blockKey(await called(key), length as Duration, undefined)
+      return { change: `It is blocked for ${new Map<string, string>(LENGTHS).get(length) ?? length}.` }
+    },
+  }
+  return [block, unblock]
+}
