@@ -18,6 +18,7 @@ import type { Call, Request } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { cancelOnce, chargeOnce, type Id, idOf, type Repeated } from './once.ts'
+import { SCHEDULE } from './sql/starts.ts'
 import { cancelOf, decide, startOf } from './start.ts'
 
 /** A call with a start time. It is charged. */
@@ -162,7 +163,7 @@ async function scheduleIn(
 ): Promise<{ readonly answer: Scheduled | NotScheduled; readonly remaining: number }> {
   const isLook = call.rate === 0
   const look = { ...call, rate: 0, purpose: 'look', within: null } as const
-  const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: way.withinMs } as const
+  const scheduling = { ...call, purpose: isLook ? 'look' : SCHEDULE, within: way.withinMs } as const
   const charge = async (at: At) => {
     const denial = isLook ? undefined : await denialAtGate(checker, call, at)
     return denial ?? (await decide(checker, scheduling, at))

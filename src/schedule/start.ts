@@ -4,6 +4,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
 import type { Request } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
+import { CANCEL } from './sql/starts.ts'
 
 /** A call that is to start within a time. */
 export interface Scheduling extends Request {
@@ -43,5 +44,5 @@ export function startOf({ call, decision, place }: Outcome): {
 }
 
 export function cancelOf(call: Request, startsAt: number): Request {
-  return { ...call, purpose: 'cancel', rate: -call.rate, within: null, refundableUntil: startsAt }
+  return { ...call, purpose: CANCEL, rate: -call.rate, within: null, refundableUntil: startsAt }
 }

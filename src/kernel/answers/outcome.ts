@@ -1,5 +1,5 @@
 import type { Limiter } from '../limits/algorithm.ts'
-import { type Snapshot, whenAvailable } from '../limits/search.ts'
+import type { Snapshot } from '../limits/search.ts'
 import { type Call, type Decision, limiterFor, reservedIn } from '../store/call.ts'
 
 // What a call has changed.
@@ -65,26 +65,12 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
     const { state, now, params } = decision
     return { now, params, state: block(state, now, call.rate) }
   }
-  if (purpose === 'schedule' && calls > 0) {
-    return after(limiter, decision, amount + spilt(call.rate, limiter, decision, calls))
+  if (typeof purpose === 'object' && calls > 0) {
+    return after(limiter, decision, amount + purpose.spilt(limiter, decision, call.rate, calls))
   }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
   const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart
   return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
-}
-
-/**
- * What a bucket loses before the first start that has to wait, because more comes than its size, by the rule of
- * the statement.
- */
-function spilt(rate: number, limiter: Limiter, snapshot: Snapshot, calls: number): number {
-  const { numbers, tolerance } = limiter.algorithm
-  const { state, now, params } = snapshot
-  const endless = { ...params, limit: Number.POSITIVE_INFINITY }
-  const begun = Math.max(Math.floor((numbers.available(state, now, params) + tolerance) / rate), 0)
-  if (calls <= begun) return 0
-  const first = whenAvailable(limiter, { ...snapshot, params: endless }, (begun + 1) * rate)
-  return Math.max(numbers.available(state, first, endless) - begun * rate - params.limit, 0)
 }
 
 /** The amount that the first `calls` of the equal calls take together, by the rule of the statement. */

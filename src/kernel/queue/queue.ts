@@ -5,7 +5,7 @@ import type { Decision, Request } from '../store/call.ts'
 /** What the queues need to know of a request. */
 export interface Queued {
   readonly key: string
-  readonly purpose: string
+  readonly purpose: string | object
 }
 
 export interface Pending<R extends Queued = Request, D = Decision> {

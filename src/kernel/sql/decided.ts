@@ -1,19 +1,52 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../limits/algorithm.ts'
+import type { AnyAlgorithm, Expressions, Limiter, Rules, StateColumn } from '../limits/algorithm.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
+import type { Snapshot } from '../limits/search.ts'
 import { name, type Parameters } from './builder.ts'
 import type { CallColumn, Sent } from './calls.ts'
 import { forEach, MAX_TIME, onGrid, storedState, toColumn } from './columns.ts'
 import { type ColumnByName, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
-import { startingLater, stateWithStarts, unpromised } from './starts.ts'
 
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
  * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'add'` adds to a balance, and
- * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied. `'schedule'`
- * charges a call that begins later, and `'cancel'` gives back what was not promised to later calls.
+ * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied. Wings have actions
+ * of their own.
  */
-export type RowAction = 'take' | 'reserve' | 'adjust' | 'add' | 'block' | 'schedule' | 'cancel'
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'add' | 'block' | OwnAction
+
+/** What a wing does to a row that a statement writes. Each call of a list has another action. */
+export interface OwnAction {
+  /** The name of its statements. */
+  readonly name: string
+  /** What its statements use of each call, besides the key, the rate and the number of calls. */
+  readonly sends: readonly ('within' | 'refundableUntil')[]
+  /** Whether it changes what the next equal call gets, so that each is decided by itself. */
+  readonly isAlone: boolean
+  /** How many of the calls are granted, and the level below, which has what `next` needs. */
+  decide(deciding: Deciding): { readonly below: Level; readonly granted: SQL }
+  /** The state after the amount is taken. */
+  next(taking: Taking): Expressions<StateColumn>
+  /** What the row loses in addition to the amount of the calls. */
+  spilt(limiter: Limiter, snapshot: Snapshot, rate: number, calls: number): number
+}
+
+/** What the own action of a wing decides by. */
+export interface Deciding {
+  readonly algorithm: AnyAlgorithm
+  /** The level that has what is available. */
+  readonly offered: Level
+  readonly sent: Sent
+  readonly parameters: Parameters
+}
+
+/** An amount that the own action of a wing takes. */
+export interface Taking {
+  readonly algorithm: AnyAlgorithm
+  readonly amount: SQL<number>
+  readonly of: ColumnByName
+  readonly params: Expressions<string>
+}
 
 /** What the calls of a statement ask for. Calls share a statement only if they have one form. */
 export interface Form {
@@ -31,8 +64,7 @@ export function sentColumns(
     ...(['key', 'rate', 'calls'] as const),
     ...(takesLess ? (['atLeast'] as const) : []),
     ...(action === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
-    ...(action === 'schedule' ? (['within'] as const) : []),
-    ...(action === 'cancel' ? (['refundableUntil'] as const) : []),
+    ...(typeof action === 'object' ? action.sends : []),
   ]
 }
 
@@ -58,15 +90,9 @@ export function decided(
   const [state, now] = [stateOf(), name('now')]
   const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
-  if (action === 'schedule') {
-    const { below, granted } = startingLater(algorithm, offered, sent, parameters)
-    return level('decided', below, { granted: onlyWhereItApplies(sql`least(${granted}, ${calls})`) })
-  }
-  if (action === 'cancel') {
-    const promised = level('promised', offered, { unpromised: unpromised(algorithm, sent, params) })
-    const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
-    const granted = sql`case when ${isLeft} and ${formulas.used(state, now, params)} > 0::float8 then ${calls} else 0::float8 end`
-    return level('decided', promised, { granted: onlyWhereItApplies(granted) })
+  if (typeof action === 'object') {
+    const { below, granted } = action.decide({ algorithm, offered, sent, parameters })
+    return level('decided', below, { granted: onlyWhereItApplies(granted) })
   }
   if (action === 'take' || action === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
@@ -195,13 +221,11 @@ export function nextState(
   of: ColumnByName,
 ): Expressions<StateColumn> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, add, block, starts, late } = algorithm.sql
+  const { consume, add, block, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   if (action === 'add' && add) return add(state, now, amount)
   if (action === 'block' && block) return block(state, now, sent('rate'))
-  if (starts && (action === 'schedule' || action === 'cancel')) {
-    return stateWithStarts(algorithm, action, amount, of, params)
-  }
+  if (typeof action === 'object') return action.next({ algorithm, amount, of, params })
   const reserved = reservedBy(algorithm, action, amount, sent, of)
   const consumed = consume(state, now, available, amount, params, reserved)
   if (action !== 'adjust' || !late) return consumed

@@ -4,7 +4,7 @@ import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, forEach, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
-import { isAdjusted, nextState, type RowAction, rowIn, sentIn } from './decided.ts'
+import { isAdjusted, nextState, type OwnAction, type RowAction, rowIn, sentIn } from './decided.ts'
 import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
 
@@ -17,7 +17,8 @@ export interface ListRow {
   /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
   /** The last thing that the list does to the row. */
-  readonly does: Exclude<RowAction, 'block' | 'schedule' | 'cancel'> | 'look'
+  readonly does: Exclude<RowAction, 'block' | OwnAction> | 'look'
+  /** Whether something is given back first. */
   readonly refunds: boolean
   /**
    * The amount that must be available: the rate or another one. Undefined if the list does not depend on it.

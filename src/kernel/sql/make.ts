@@ -23,7 +23,10 @@ export function makeStatement(source: WaitingSource): Statement {
   // It meets no existing row.
   const rules = { ...source.rules, refusesOther: false }
   // For a new row, no window has paid, and no estimate waits to be settled.
-  const columns = sentColumns(rules.algorithm, { action: action === 'schedule' ? action : 'take', takesLess })
+  const columns = sentColumns(rules.algorithm, {
+    action: typeof action === 'object' ? action : 'take',
+    takesLess,
+  })
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded && !waits, parameters)
   const settings = transactionSettings(source.commit, !waits)

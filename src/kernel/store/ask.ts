@@ -90,6 +90,7 @@ interface NamedForm extends Form {
 function statementForm(asked: readonly Asked[]): NamedForm {
   const { request } = asked[0] as Asked
   const { purpose } = request
+  if (typeof purpose === 'object') return { name: purpose.name, action: purpose, takesLess: false }
   if (purpose !== 'take' && purpose !== 'look') return { name: purpose, action: purpose, takesLess: false }
   const action = reservedIn(request) > 0 ? 'reserve' : 'take'
   return takesLess(asked)
@@ -163,13 +164,14 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
   }
 }
 
-const MORE_VALUES: {
-  readonly [purpose in Purpose]?: readonly ('paidWindowStart' | 'refundableUntil' | 'reserved' | 'within')[]
-} = {
-  adjust: ['paidWindowStart', 'refundableUntil', 'reserved'],
-  schedule: ['within'],
-  cancel: ['refundableUntil'],
+/** The values that calls of the purpose have in addition. */
+function moreValues(purpose: Purpose) {
+  if (typeof purpose === 'object') return purpose.sends
+  return purpose === 'adjust' ? ADJUSTING : NO_MORE
 }
+
+const ADJUSTING = ['paidWindowStart', 'refundableUntil', 'reserved'] as const
+const NO_MORE = [] as const
 
 function manyValues(asked: readonly Asked[]): Record<string, Value> {
   const keys: string[] = []
@@ -188,7 +190,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   const { purpose } = (asked[0] as Asked).request
   // This runs for each check, and only some need these values.
   if (takesLess(asked)) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
-  for (const name of MORE_VALUES[purpose] ?? []) {
+  for (const name of moreValues(purpose)) {
     values[name] = numberArray(asked.map(({ request }) => request[name]))
   }
   return values
@@ -196,7 +198,9 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
 
 /** Values for new rows: no window has paid, and no estimate waits to be settled. */
 function madeValues(asked: readonly Asked[]): Record<string, Value> {
-  return { ...manyValues(asked), paidWindowStart: null, refundableUntil: null, reserved: 0 }
+  const values = manyValues(asked)
+  if (asked[0]?.request.purpose !== 'adjust') return values
+  return { ...values, paidWindowStart: null, refundableUntil: null, reserved: 0 }
 }
 
 /**

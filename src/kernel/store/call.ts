@@ -131,7 +131,7 @@ export function reservedIn({ limiter, reserved }: Pick<Call, 'limiter' | 'reserv
  */
 export function limiterFor(limiter: StoredLimiter, purpose: Purpose): StoredLimiter {
   const { promising } = limiter.algorithm
-  const knows = purpose === 'adjust' || purpose === 'schedule' || purpose === 'cancel'
+  const knows = purpose === 'adjust' || typeof purpose === 'object'
   return promising && knows ? { ...limiter, algorithm: promising } : limiter
 }
 
@@ -160,12 +160,11 @@ export function canShare(one: Request, other: Request): boolean {
 }
 
 /**
- * Whether two requests for one key are equal, so that they can be decided together. A cancel changes how much
- * the next one gives back, so each is decided by itself.
+ * Whether two requests for one key are equal, so that they can be decided together.
  */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
-    one.purpose !== 'cancel' &&
+    !(typeof one.purpose === 'object' && one.purpose.isAlone) &&
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
     one.paidWindowStart === other.paidWindowStart &&

@@ -1,11 +1,38 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expressions, StartFormulas, StateColumn } from '../limits/algorithm.ts'
-import { name, type Parameters } from './builder.ts'
-import type { Sent } from './calls.ts'
-import { MAX_TIME, SQL_NAMES } from './columns.ts'
-import { type ColumnByName, type Level, level, paramsOf, stateOf } from './levels.ts'
+import type {
+  AnyAlgorithm,
+  Expressions,
+  Limiter,
+  StartFormulas,
+  StateColumn,
+} from '../../kernel/limits/algorithm.ts'
+import { type Snapshot, whenAvailable } from '../../kernel/limits/search.ts'
+import { name } from '../../kernel/sql/builder.ts'
+import { MAX_TIME, SQL_NAMES } from '../../kernel/sql/columns.ts'
+import type { Deciding, OwnAction, Taking } from '../../kernel/sql/decided.ts'
+import { level, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
 
 // Calls that are given start times.
+
+/** Charges calls that begin later. */
+export const SCHEDULE: OwnAction = {
+  name: 'schedule',
+  sends: ['within'],
+  isAlone: false,
+  decide: startingLater,
+  next: afterStarts,
+  spilt,
+}
+
+/** Gives back what was not promised to later calls, and so changes what the next cancel gives back. */
+export const CANCEL: OwnAction = {
+  name: 'cancel',
+  sends: ['refundableUntil'],
+  isAlone: true,
+  decide: cancelling,
+  next: afterCancel,
+  spilt: () => 0,
+}
 
 const ZERO = sql<number>`0::float8`
 const ENDLESS = sql.raw("'Infinity'::float8") as SQL<number>
@@ -18,6 +45,8 @@ const BEGUN = 'begun'
 const FIRST = 'first'
 /** What the bucket would have then without its limit, less what the calls take that start now. */
 const REACHED = 'reached'
+/** What a cancel can give back, as a negative rate asks for it. */
+const UNPROMISED = 'unpromised'
 
 /**
  * How many equal calls can be promised a start. Each start takes its rate out of the bucket before the next
@@ -26,12 +55,7 @@ const REACHED = 'reached'
  * If what comes in addition to the size is lost before a start, the next starts depend on it. Then only those
  * that start now or at the next time are granted, and the others have to ask again.
  */
-export function startingLater(
-  algorithm: AnyAlgorithm,
-  offered: Level,
-  sent: Sent,
-  parameters: Parameters,
-): { readonly below: Level; readonly granted: SQL } {
+function startingLater({ algorithm, offered, sent, parameters }: Deciding): ReturnType<OwnAction['decide']> {
   const { available, consume } = algorithm.sql
   const formulas = startsOf(algorithm)
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
@@ -55,11 +79,9 @@ export function startingLater(
   const soon = sql`${begun} + case when ${name(FIRST)} <= ${latest} then ${atFirst} else 0::float8 end`
   const all = sql`floor((${available(state, latest, endless)} + ${slack}) / ${rate})`
   const most = mostBefore(rate, formulas.refill(params))
-  return {
-    below: reached,
-    granted: sql`case when ${rate} > ${limit} + ${slack} then 0::float8
-      when ${most} <= ${limit} + ${slack} then ${all} else ${soon} end`,
-  }
+  const granted = sql`case when ${rate} > ${limit} + ${slack} then 0::float8
+      when ${most} <= ${limit} + ${slack} then ${all} else ${soon} end`
+  return { below: reached, granted: sql`least(${granted}, ${sent('calls')})` }
 }
 
 /** The most that a bucket without a limit has before the start of a call that has to wait. */
@@ -72,40 +94,53 @@ function mostBefore(rate: SQL, refill: SQL): SQL {
 }
 
 /**
- * How much of the negative rate of a cancel no later call counts on. If less than nothing is available at the
- * start of the cancelled call, later calls were promised the units that come until they start. What the last of
- * them leaves would be lost in a bucket that was full before, so it is not given back either.
+ * Whether something is given back: what no later call counts on. If less than nothing is available at the start
+ * of the cancelled call, later calls were promised the units that come until they start. What the last of them
+ * leaves would be lost in a bucket that was full before, so it is not given back either.
  */
-export function unpromised(algorithm: AnyAlgorithm, sent: Sent, params: Expressions<string>): SQL<number> {
-  const { available } = algorithm.sql
-  const state = stateOf()
+function cancelling({ algorithm, offered, sent, parameters }: Deciding): ReturnType<OwnAction['decide']> {
+  const { available, used } = algorithm.sql
+  const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const then = available(state, sent('refundableUntil'), params)
   const left = available(state, startsOf(algorithm).whenAvailable(state, ZERO, params), params)
-  return sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
+  const unpromised = sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
+  const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name(UNPROMISED)} > ${sql.raw(String(algorithm.tolerance))}::float8`
+  return {
+    below: level('promised', offered, { [UNPROMISED]: unpromised }),
+    granted: sql`case when ${isLeft} and ${used(state, now, params)} > 0::float8 then ${sent('calls')} else 0::float8 end`,
+  }
 }
 
-/** The state after calls were given starts, or after one was cancelled. */
-export function stateWithStarts(
-  algorithm: AnyAlgorithm,
-  action: 'schedule' | 'cancel',
-  amount: SQL<number>,
-  of: ColumnByName,
-  params: Expressions<string>,
-): Expressions<StateColumn> {
+function afterCancel({ algorithm, of, params }: Taking): Expressions<StateColumn> {
+  const idle = algorithm.sql.consume(stateOf(of), of('now'), of('available'), ZERO, params, ZERO)
+  return { ...idle, tokens: sql`least(${idle.tokens} + ${of(UNPROMISED)}, ${params['limit']})` }
+}
+
+function afterStarts({ algorithm, amount, of, params }: Taking): Expressions<StateColumn> {
   const { consume } = algorithm.sql
-  const formulas = startsOf(algorithm)
+  const { whenAvailable } = startsOf(algorithm)
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
-  if (action === 'cancel') {
-    const idle = consume(state, now, available, ZERO, params, ZERO)
-    return { ...idle, tokens: sql`least(${idle.tokens} + ${of('unpromised')}, ${params['limit']})` }
-  }
   const spilt = sql`case when ${of('granted')} > ${of(BEGUN)}
     then greatest(${of(REACHED)} - ${params['limit']}, 0::float8) else 0::float8 end`
   const next = consume(state, now, available, sql`(${amount} + ${spilt})`, params, ZERO)
   // Calls that start now promise nothing.
-  const last = sql`least(${formulas.whenAvailable(state, amount, params)}, ${MAX_TIME})`
+  const last = sql`least(${whenAvailable(state, amount, params)}, ${MAX_TIME})`
   const promised = sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} end`
   return { ...next, prevCount: sql`greatest(${next.prevCount}, ${promised})` }
+}
+
+/**
+ * What a bucket loses before the first start that has to wait, because more comes than its size, by the rule of
+ * the statement.
+ */
+function spilt(limiter: Limiter, snapshot: Snapshot, rate: number, calls: number): number {
+  const { numbers, tolerance } = limiter.algorithm
+  const { state, now, params } = snapshot
+  const endless = { ...params, limit: Number.POSITIVE_INFINITY }
+  const begun = Math.max(Math.floor((numbers.available(state, now, params) + tolerance) / rate), 0)
+  if (calls <= begun) return 0
+  const first = whenAvailable(limiter, { ...snapshot, params: endless }, (begun + 1) * rate)
+  return Math.max(numbers.available(state, first, endless) - begun * rate - params.limit, 0)
 }
 
 function startsOf({ sql: { starts } }: AnyAlgorithm): StartFormulas<StateColumn, string> {
