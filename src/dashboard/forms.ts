@@ -1,4 +1,4 @@
-import type { Act, Field, FieldValues, Permission } from '../shared/shown.ts'
+import type { Act, DashboardWrite, Field, FieldValues } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
 import { href, page } from './layout.ts'
 import type { Limit } from './limit.ts'
@@ -8,7 +8,7 @@ export interface Target {
   readonly token: string
   /** The key as addresses name it. */
   readonly id: string
-  readonly allow: readonly Permission[]
+  readonly allow: readonly DashboardWrite[]
 }
 
 /** A form for each of the acts that the viewer may do: to the key, or to something that it holds. */

@@ -4,28 +4,16 @@ import { RatelimitError } from '../kernel/errors.ts'
 import { checkFunction } from '../kernel/options/checks.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import type { DashboardWrite } from '../shared/shown.ts'
 import type { AnySemaphore } from './any-semaphore.ts'
 import { failurePage } from './layout.ts'
 import { Limit, type PlannedLimit } from './limit.ts'
-import { type Answer, type DashboardAction, respond } from './respond.ts'
+import { type Answer, type DashboardAction, type DashboardViewer, respond } from './respond.ts'
 import { Seals } from './seal.ts'
 import { STYLE } from './style.ts'
 import { Tokens } from './token.ts'
 
-export type { DashboardAction, PlannedLimit }
-
-/** A change that a viewer can make to a key. */
-export type DashboardWrite = 'reset' | 'grant' | 'block' | 'settle'
-
-/** A person who may see the page. */
-export interface DashboardViewer {
-  /** Distinguishes viewers: a form of one is refused from another. For example the user's id. */
-  readonly id: string
-  /** The changes that the viewer may make. Default: none. */
-  readonly allow?: readonly DashboardWrite[]
-  /** The IANA time zone of the times that the viewer sees. Default: `'UTC'`. */
-  readonly timeZone?: string | undefined
-}
+export type { DashboardAction, DashboardViewer, DashboardWrite, PlannedLimit }
 
 /** Options of `dashboard`. */
 export interface DashboardOptions {
@@ -100,7 +88,8 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
   )
   checkOption(!('' in limiters), 'A limiter must have a name, by which addresses find it.')
   const limits = new Map(Object.entries(limiters).map(([name, given]) => [name, new Limit(name, given)]))
-  const own = { limits, tokens: new Tokens(secret), seals: new Seals(secret), onAction }
+  const seals = new Seals(secret)
+  const own = { limits, tokens: new Tokens(seals), seals, onAction }
   return async (request) => {
     const viewer = await authorize(request)
     if (viewer instanceof Response) return viewer

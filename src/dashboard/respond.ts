@@ -1,4 +1,4 @@
-import type { Permission } from '../shared/shown.ts'
+import type { DashboardWrite } from '../shared/shown.ts'
 import { confirmPage, faultIn } from './forms.ts'
 import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
@@ -9,6 +9,16 @@ import { overviewPage } from './overview.ts'
 import type { Seals } from './seal.ts'
 import { Times } from './times.ts'
 import type { Tokens } from './token.ts'
+
+/** A person who may see the page. */
+export interface DashboardViewer {
+  /** Distinguishes viewers: a form of one is refused from another. For example the user's id. */
+  readonly id: string
+  /** The changes that the viewer may make. Default: none. */
+  readonly allow?: readonly DashboardWrite[]
+  /** The IANA time zone of the times that the viewer sees. Default: `'UTC'`. */
+  readonly timeZone?: string | undefined
+}
 
 /** A change that a viewer has made. */
 export interface DashboardAction {
@@ -29,11 +39,7 @@ export interface DashboardAction {
 /** A request of a viewer, and what the page is made of. */
 export interface Asked {
   readonly request: Request
-  readonly viewer: {
-    readonly id: string
-    readonly allow?: readonly Permission[] | undefined
-    readonly timeZone?: string | undefined
-  }
+  readonly viewer: DashboardViewer
   readonly limits: ReadonlyMap<string, Limit>
   readonly tokens: Tokens
   readonly seals: Seals

@@ -85,14 +85,14 @@ export interface Done {
   readonly now?: string
 }
 
-/** What a person may be allowed to do. */
-export type Permission = 'reset' | 'grant' | 'block' | 'settle'
+/** A change that a viewer can make to a key. */
+export type DashboardWrite = 'reset' | 'grant' | 'block' | 'settle'
 
 /** What can be done with a key. */
 export interface Act {
   readonly name: string
-  /** The permission that it needs. */
-  readonly needs: Permission
+  /** What a viewer must be allowed to do. */
+  readonly needs: DashboardWrite
   /** On its button: `Grant`. */
   readonly label: string
   /** What it would do, in words. */
