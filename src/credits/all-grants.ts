@@ -1,5 +1,6 @@
-import { type Answered, AnswerTo, type PaidPart, type ReportedFacts } from '../kernel/answers/answer.ts'
+import { type Answered, AnswerTo, type PaidPart } from '../kernel/answers/answer.ts'
 import type { Outcome } from '../kernel/answers/outcome.ts'
+import type { ReportedFacts } from '../kernel/answers/thresholds.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
@@ -20,8 +21,8 @@ import {
   lookAt,
   requestFor,
 } from '../kernel/store/call.ts'
-import { exactNumber } from '../kernel/store/number-columns.ts'
 import type { Target } from '../kernel/store/store.ts'
+import { exactNumber } from '../shared/number-columns.ts'
 import { ALL_GRANTS } from './grant.ts'
 import type { Account } from './seen.ts'
 import { type GrantsSource, grantsStatement } from './sql/grants.ts'

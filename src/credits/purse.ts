@@ -1,7 +1,7 @@
 import type { Fate, FoundRow, PayingFunds, Purse, Taking } from '../estimates/funds.ts'
 import { chargeAll } from '../estimates/send-calls.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
-import { afterCalls } from '../kernel/answers/outcome.ts'
+import { afterCalls, paidWith } from '../kernel/answers/outcome.ts'
 import type { Allowed, LimitResult } from '../kernel/answers/results.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
@@ -63,7 +63,7 @@ class Charging implements Purse {
     const parts = fate === 'charged' ? this.#parts(decisions) : []
     return {
       answer: this.#answer(before, decisions, fate),
-      paid: { rate: sumOf(parts), windowStart: null, usedBefore: null },
+      paid: paidWith(sumOf(parts)),
       parts,
       lastsMs: this.#isNeverDenied ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
     }

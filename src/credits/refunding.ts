@@ -1,6 +1,7 @@
 import type { Fate, FoundRow, Purse } from '../estimates/funds.ts'
 import { lastFirst } from '../estimates/shares.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
+import { paidWith } from '../kernel/answers/outcome.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import { afterRefund, type Refunding, returnedTo } from '../kernel/lists/parts.ts'
 import { type Decision, lookAt, type Request } from '../kernel/store/call.ts'
@@ -45,7 +46,7 @@ class Refunds implements Purse {
       ...(fate === 'repeated' ? { repeated: true } : {}),
     }
     const parts = this.rows.map(({ call }) => ({ key: call.key, madeMs: undefined, amount: -call.rate }))
-    return { answer, paid: { rate: -returned, windowStart: null, usedBefore: null }, parts }
+    return { answer, paid: paidWith(-returned), parts }
   }
 
   present(decisions: readonly Decision[]): Allowed {

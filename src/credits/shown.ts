@@ -8,8 +8,8 @@ import { RatelimitError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { answerOnce } from '../kernel/lists/limit-once.ts'
 import { callOf } from '../kernel/options/validate.ts'
-import { exactNumber } from '../kernel/store/number-columns.ts'
 import { fromHex } from '../shared/hex-id.ts'
+import { exactNumber } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
 import type {
   Act,

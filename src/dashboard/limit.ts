@@ -3,10 +3,10 @@ import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
-import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
+import { timeOf } from '../shared/number-columns.ts'
 import {
   type Act,
   type Held,

@@ -9,10 +9,10 @@ import type { CallGroup, Pending } from '../kernel/queue/queue.ts'
 import { denialsKey, deniedPrefix, hourOf } from '../kernel/sql/own-prefixes.ts'
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
 import { requestFor } from '../kernel/store/call.ts'
-import { timeOf } from '../kernel/store/number-columns.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
+import { timeOf } from '../shared/number-columns.ts'
 import { MisraGries } from './misra-gries.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */

@@ -1,7 +1,7 @@
 import type { Database } from '../kernel/database/database.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { runOn } from '../kernel/engine/run-on.ts'
+import { runOn } from '../kernel/engine/work.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { transactionId, transactionStatus } from './transaction-status.ts'
 

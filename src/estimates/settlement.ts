@@ -1,13 +1,8 @@
-import {
-  type Answered,
-  allowanceOf,
-  type PaidPart,
-  type ReportedFacts,
-  withCrossed,
-} from '../kernel/answers/answer.ts'
+import { type Answered, allowanceOf, type PaidPart, withCrossed } from '../kernel/answers/answer.ts'
 import { type Outcome, type Payment, returnedBy } from '../kernel/answers/outcome.ts'
 import { refundableUntilOf, windowEndOf } from '../kernel/answers/refundable.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
+import type { ReportedFacts } from '../kernel/answers/thresholds.ts'
 import { crossedFrom } from '../kernel/answers/thresholds.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'

@@ -1,6 +1,6 @@
 import { type Answered, AnswerTo, denialUntil } from '../kernel/answers/answer.ts'
-import { behindBlock } from '../kernel/answers/behind-block.ts'
-import { blockedUntilOf } from '../kernel/answers/blocked.ts'
+import { behindBlock, blockedUntilOf } from '../kernel/answers/blocked.ts'
+import { paidWith } from '../kernel/answers/outcome.ts'
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
@@ -170,10 +170,10 @@ async function spentOf(
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
     const found = sent.decisionsOf(payer)
-    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOT_CHARGED }
+    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: paidWith(0) }
     if (payer.purse) return payer.purse.answer(found, fate)
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
-    if (blocked) return { answer: blocked, paid: NOT_CHARGED }
+    if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
@@ -204,8 +204,6 @@ async function spentOf(
   const spent = { granted, results, success: true, retryAfter: 0, commit, release } as const
   return isRepeated ? { ...spent, repeated: true } : spent
 }
-
-const NOT_CHARGED = { rate: 0, windowStart: null, usedBefore: null }
 
 /** The row of a limit as it was found, or the state of a limit without a row. */
 function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers): Decision {

@@ -6,7 +6,7 @@ import { limitAll } from '../limit-all.ts'
 import { type CostingRequest, limitOf } from './read-limit.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/reserve-calls.ts')]),
+  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/reserve-calls.ts')]),
 )
 
 /** The answers to a request's checks, and how to settle their charges. */

@@ -1,4 +1,4 @@
-import { unavailable } from '../kernel/answers/unavailable.ts'
+import { unavailable } from '../kernel/answers/made.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'

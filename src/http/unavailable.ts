@@ -1,5 +1,5 @@
+import { unavailable } from '../kernel/answers/made.ts'
 import type { Denied } from '../kernel/answers/results.ts'
-import { unavailable } from '../kernel/answers/unavailable.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 

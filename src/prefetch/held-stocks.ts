@@ -1,5 +1,5 @@
 import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
-import type { Supplier } from '../kernel/engine/in-advance.ts'
+import type { Supplier } from '../kernel/engine/parts.ts'
 import { hasExpired, refundOf, type Stock } from './stock.ts'
 
 /** A key that was asked lately. */

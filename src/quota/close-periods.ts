@@ -8,8 +8,8 @@ import { hasPeriods, latestEndedStart } from '../kernel/limits/limiter.ts'
 import { checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkLimiter, checkOption, readClock } from '../kernel/options/validate.ts'
-import { timeOf } from '../kernel/store/number-columns.ts'
 import { SHIPPED } from '../kernel/tables/table-name.ts'
+import { timeOf } from '../shared/number-columns.ts'
 import { closeEnded } from './close-ended.ts'
 
 interface CommonOptions {

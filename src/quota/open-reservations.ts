@@ -11,8 +11,8 @@ import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkDatabase, checkRows } from '../kernel/options/checks.ts'
 import { checkKey, checkOption } from '../kernel/options/validate.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
-import { stateIn } from '../kernel/store/number-columns.ts'
 import { SHIPPED } from '../kernel/tables/table-name.ts'
+import { stateIn } from '../shared/number-columns.ts'
 
 /** Options of `openReservations`. */
 export interface OpenReservationsOptions {

@@ -5,7 +5,7 @@ import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/reserve-calls.ts')]),
+  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/reserve-calls.ts')]),
 )
 
 /**

@@ -16,7 +16,7 @@ import { wordOf } from '../kernel/options/checks.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
-import { stateIn } from '../kernel/store/number-columns.ts'
+import { stateIn } from '../shared/number-columns.ts'
 import { lockExpired } from './lock-expired.ts'
 import type { OpenReservation } from './open-reservations.ts'
 

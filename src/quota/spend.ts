@@ -5,7 +5,7 @@ import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
 const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/calls-of.ts'), import('../estimates/spend-from.ts')]),
+  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/spend-from.ts')]),
 )
 
 /**

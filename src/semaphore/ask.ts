@@ -5,7 +5,7 @@ import { kept, type Statement, type Value } from '../kernel/database/statement.t
 import { timed } from '../kernel/diagnostics.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
-import { exactNumber } from '../kernel/store/number-columns.ts'
+import { exactNumber } from '../shared/number-columns.ts'
 import { acquireStatement } from './sql/acquire.ts'
 import { type LeaseAction, type LeaseSource, leaseStatement } from './sql/lease.ts'
 

@@ -6,9 +6,9 @@ import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import { timed } from '../kernel/diagnostics.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { runOn } from '../kernel/engine/run-on.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
-import { exactNumber } from '../kernel/store/number-columns.ts'
+import { runOn } from '../kernel/engine/work.ts'
+import { exactNumber } from '../shared/number-columns.ts'
 import { holdersStatement } from './sql/holders.ts'
 
 /** A slot that is held now. */

@@ -1,9 +1,10 @@
+import type { Outcome } from '../kernel/answers/outcome.ts'
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { refusalAt } from '../kernel/engine/admission.ts'
 import type { Bounds } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { type Decided, SentCall } from '../kernel/engine/sent-call.ts'
+import { SentCall } from '../kernel/engine/sent-call.ts'
 import { ownError } from '../kernel/errors.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
 import { type Acquire, askForSlots, SLOT_GONE, type Slot, type SlotAnswer, type SlotRequest } from './ask.ts'
@@ -15,7 +16,7 @@ import type { LeaseAction } from './sql/lease.ts'
 import { turnNumber } from './sql/turns.ts'
 
 /** The answer to a request. */
-type SlotDecision = Decided<SlotRequest, SlotAnswer>
+type SlotDecision = Outcome<SlotRequest, SlotAnswer>
 
 /** Leases a slot, if one is free. If its caller has given up by then, it ends the lease or its turn again. */
 export async function lookAtSlots(

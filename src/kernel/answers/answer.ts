@@ -8,7 +8,7 @@ import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacit
 import { allowedWith, deniedUntil } from './made.ts'
 import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
-import { crossedFrom } from './thresholds.ts'
+import { crossedFrom, type ReportedFacts } from './thresholds.ts'
 
 /** An answer and its payment. */
 export interface Answered {
@@ -41,14 +41,6 @@ export class AnswerTo implements Answered {
   get paid(): Payment {
     return paymentOf(this.#outcome)
   }
-}
-
-/** The extra facts that answers report. */
-export interface ReportedFacts {
-  /** Answers report which ones a call has crossed. */
-  readonly thresholds: readonly Threshold[]
-  /** Whether denials are only reported. */
-  readonly dryRun: boolean
 }
 
 /** The answer of a check. */

@@ -18,3 +18,11 @@ export function allowedWith(limit: number, remaining: number, reset: number): Wr
 export function deniedUntil(reset: number, now: number, limit: number, remaining = 0): Denied {
   return { success: false, limit, remaining, reset, retryAfter: reset - now }
 }
+
+/** `retryAfter` of a denial that the database did not make. */
+const RETRY_MS = 1_000
+
+/** The denial of a call that the database did not decide. */
+export function unavailable({ limit }: { readonly limit: number }, now: number = Date.now()): Denied {
+  return { ...deniedUntil(now + RETRY_MS, now, limit), degraded: true }
+}

@@ -1,13 +1,14 @@
 import type { Limiter } from '../limits/algorithm.ts'
+import { freshState } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
-import { type Call, type Decision, limiterFor, reservedIn } from '../store/call.ts'
+import { type Call, type Decision, limiterFor, type Request, reservedIn } from '../store/call.ts'
 
 // What a call has changed.
 
 /** A call and its decision. */
-export interface Outcome {
-  readonly call: Call
-  readonly decision: Decision
+export interface Outcome<R = Call, D = Decision> {
+  readonly call: R
+  readonly decision: D
   /** The call's position among the equal calls that were decided together. The first is 0. */
   readonly place: number
 }
@@ -19,6 +20,11 @@ export interface Payment {
   readonly windowStart: number | null
   /** The usage before an estimate was charged. Null for other calls. */
   readonly usedBefore: number | null
+}
+
+/** The payment where no window is known to have paid. */
+export function paidWith(rate: number): Payment {
+  return { rate, windowStart: null, usedBefore: null }
 }
 
 /** The payment of an allowed call. */
@@ -94,4 +100,16 @@ function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reser
   if (amount === 0 && reserved === 0) return snapshot
   const { state, now, params } = snapshot
   return { now, params, state: algorithm.numbers.consume(state, now, amount, params, reserved) }
+}
+
+/** Whether the database has to decide the call. */
+export function isRequest(call: Call): call is Request {
+  return call.limiter.stored
+}
+
+/** The outcome of a call without a limit: allowed, with nothing used. */
+export function unlimitedOutcome(call: Call, now: number): Outcome {
+  const { params } = call.limiter
+  const state = freshState(call.limiter, now, params)
+  return { call, decision: { now, state, params, granted: 1 }, place: 0 }
 }

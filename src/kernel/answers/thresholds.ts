@@ -1,6 +1,14 @@
 import type { Limiter } from '../limits/algorithm.ts'
 import type { Threshold } from '../options/choices.ts'
 
+/** The extra facts that answers report. */
+export interface ReportedFacts {
+  /** Answers report which ones a call has crossed. */
+  readonly thresholds: readonly Threshold[]
+  /** Whether denials are only reported. */
+  readonly dryRun: boolean
+}
+
 /**
  * The thresholds that are not reached with `from` used units, and are reached with `to`.
  *

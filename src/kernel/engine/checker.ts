@@ -1,5 +1,5 @@
 import { type Answered, AnswerTo } from '../answers/answer.ts'
-import type { Outcome } from '../answers/outcome.ts'
+import { isRequest, type Outcome, unlimitedOutcome } from '../answers/outcome.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { uncharged } from '../database/database-error.ts'
 import { Coalescer } from '../queue/coalescer.ts'
@@ -13,11 +13,9 @@ import { refusalAt } from './admission.ts'
 import { type At, type Bounds, isCallTime } from './bounds.ts'
 import { Circuit } from './circuit.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
-import type { InAdvance } from './in-advance.ts'
-import type { Parts } from './parts.ts'
+import type { InAdvance, Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
-import { isRequest, unlimitedOutcome } from './unlimited.ts'
 
 /** A valid call of a limiter. */
 export interface LimiterCall {

@@ -1,12 +1,11 @@
 import { type Answered, AnswerTo, grantedIn, letPass } from '../answers/answer.ts'
-import { allowedWith } from '../answers/made.ts'
-import { unavailable } from '../answers/unavailable.ts'
+import { allowedWith, unavailable } from '../answers/made.ts'
+import { isRequest, paidWith, unlimitedOutcome } from '../answers/outcome.ts'
 import { quietly, RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../store/call.ts'
 import type { LimiterCall } from './checker.ts'
 import type { Parts } from './parts.ts'
-import { publishError } from './publish-error.ts'
-import { isRequest, unlimitedOutcome } from './unlimited.ts'
+import { publishError } from './watch.ts'
 
 /** The database was unreachable, overloaded or too slow, or other calls were always faster. */
 const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
@@ -51,7 +50,7 @@ function answerBy(error: RatelimitError, call: Call, parts: Parts): Answered {
   publishError(parts, call, error)
   const { limiter, rate } = call
   const now = timeIn(namespace)
-  const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
+  const paid = paidWith(error.code === 'OUTCOME_UNKNOWN' ? rate : 0)
   if (degrading.onError === 'allow' && !error.contended) {
     const allowed = allowedWith(limiter.limit, 0, now)
     return { answer: { ...allowed, degraded: true, ...grantedIn(call, rate) }, paid }

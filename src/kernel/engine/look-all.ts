@@ -1,5 +1,6 @@
 import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/behind-block.ts'
+import { behindBlock } from '../answers/blocked.ts'
+import { isRequest, unlimitedOutcome } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
 import { checkOption } from '../options/validate.ts'
@@ -10,9 +11,8 @@ import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { gateOf, lookAtGate } from './gate.ts'
 import { refusalOf } from './refusal.ts'
-import { runOn } from './run-on.ts'
-import { isRequest, unlimitedOutcome } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
+import { runOn } from './work.ts'
 
 const ONCE = { length: 1 }
 

@@ -5,7 +5,7 @@ import { Sweeper } from '../store/sweep.ts'
 import { Timeout } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { gateOf } from './gate.ts'
-import { runOn } from './run-on.ts'
+import { runOn } from './work.ts'
 
 /**
  * Deletes all expired rows of the prefix, the ids of `once` and the rows of the gate, some at a time.

@@ -1,12 +1,12 @@
+import { isRequest } from '../answers/outcome.ts'
 import type { Connection } from '../database/connection.ts'
 import { timed } from '../diagnostics.ts'
 import type { Call } from '../store/call.ts'
 import { fill, removeRow } from '../store/fill.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { runOn } from './run-on.ts'
-import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
+import { runOn } from './work.ts'
 
 /** Makes the key's limit full again. */
 export function reset(checker: Checker, call: Call, tx: At): Promise<void> {

@@ -1,3 +1,4 @@
+import type { Outcome } from '../answers/outcome.ts'
 import { nothingCharged } from '../database/database-error.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Batch, Dispatcher, Pending, Queued } from '../queue/queue.ts'
@@ -8,27 +9,20 @@ import type { Circuit } from './circuit.ts'
 import type { SentAt } from './denials.ts'
 import type { GoOn } from './sweeps.ts'
 
-/** A request and the decision on it. `place` is its position among equal ones that were decided together. */
-export interface Decided<R, D> {
-  readonly call: R
-  readonly decision: D
-  readonly place: number
-}
-
 /** What calls on their way need of their limiter. */
 export interface Sender<R extends Queued = Request, D = Decision> {
   readonly circuit: Circuit
   readonly dispatcher: () => Dispatcher<R, D>
   readonly goOn: GoOn
   /** Called when a request is decided. Returns the error if it was refused. */
-  readonly decided?: (decided: Decided<R, D>, sent: SentAt | undefined) => RatelimitError | undefined
+  readonly decided?: (decided: Outcome<R, D>, sent: SentAt | undefined) => RatelimitError | undefined
   /** Called when a request has failed. It may have been charged all the same. */
   readonly failed?: (request: R) => void
 }
 
 /** A call on its way to the database. There is one for each check, so it has one promise. */
 export class SentCall<T, R extends Queued = Request, D = Decision>
-  extends Admission<T, Decided<R, D>>
+  extends Admission<T, Outcome<R, D>>
   implements Pending<R, D>
 {
   readonly request: R
@@ -36,7 +30,7 @@ export class SentCall<T, R extends Queued = Request, D = Decision>
   #isDecided = false
   readonly #sender: Sender<R, D>
   readonly #sent: SentAt | undefined
-  readonly #resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>
+  readonly #resultOf: (decided: Outcome<R, D>) => T | PromiseLike<T>
   /** Called at the end of a call whose caller has given up. */
   #whenSettled: (() => void) | undefined
 
@@ -45,8 +39,8 @@ export class SentCall<T, R extends Queued = Request, D = Decision>
     sender: Sender<R, D>,
     request: R,
     sent: SentAt | undefined,
-    bounds: Bounds<Decided<R, D>> | undefined,
-    resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>,
+    bounds: Bounds<Outcome<R, D>> | undefined,
+    resultOf: (decided: Outcome<R, D>) => T | PromiseLike<T>,
   ) {
     super(sender.circuit, bounds)
     this.request = request

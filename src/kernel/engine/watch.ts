@@ -1,10 +1,10 @@
 import type { Allowed, LimitResult } from '../answers/results.ts'
-import { channels, type DecisionMessage } from '../diagnostics.ts'
-import { quietly } from '../errors.ts'
+import { channels, type DecisionMessage, type ErrorMessage } from '../diagnostics.ts'
+import { quietly, RatelimitError } from '../errors.ts'
 import type { Call } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { publishError } from './publish-error.ts'
+import type { Parts } from './parts.ts'
 
 /** A call whose decision is published. */
 export interface Watched {
@@ -64,4 +64,12 @@ function publish(
   }
   channels.decision?.publish(decision)
   for (const layer of checker.terms.layers) quietly(() => layer.decided?.(decision))
+}
+
+/** Publishes that a call failed, or that `onError` answered it. */
+export function publishError({ rows, terms }: Parts, { key }: Pick<Call, 'key'>, error: unknown): void {
+  if (!(error instanceof RatelimitError)) return
+  const failure: ErrorMessage = { prefix: rows.namespace.prefix, key, error }
+  channels.error?.publish(failure)
+  for (const layer of terms.layers) quietly(() => layer.failed?.(failure))
 }

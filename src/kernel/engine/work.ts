@@ -1,9 +1,10 @@
-import { newSending, type Sending, withdraw } from '../database/connection.ts'
+import { type Connection, newSending, type Sending, telling, withdraw } from '../database/connection.ts'
 import { nothingCharged } from '../database/database-error.ts'
+import { retrying } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../queue/blame.ts'
 import { Admission, refusalAt } from './admission.ts'
-import type { Bounds } from './bounds.ts'
+import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
 /** Where work waits until it may begin. */
@@ -71,4 +72,26 @@ export class Work<T, Found = undefined> extends Admission<T> {
     else if (!this.sending.isWithdrawn) this.circuit.answered()
     return error
   }
+}
+
+/**
+ * Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another.
+ *
+ * @param does What changes rows may wait for them, and may have changed them when its time is over.
+ */
+export function runOn<T>(
+  checker: Checker,
+  tx: At,
+  does: 'looks' | 'changes',
+  run: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  const joined = checker.joined(tx)
+  if (joined) return run(joined)
+  const work = new Work<T>(checker, checker.boundsOf(tx))
+  work.mayCharge = work.mayWait = does === 'changes'
+  const { connection, ensureTables } = checker.rows
+  return work.begin({ leave: checker.enter() }, async () => {
+    await ensureTables?.()
+    return retrying(() => run(telling(connection, work.sending)))
+  })
 }

@@ -1,37 +1,16 @@
-import type { ReportedFacts } from '../answers/answer.ts'
+import { isRequest } from '../answers/outcome.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/arrays.ts'
 import type { LimiterCall } from '../engine/checker.ts'
 import { isFound, isFunded } from '../engine/funds.ts'
 import { otherPlan } from '../engine/refusal.ts'
-import { isRequest } from '../engine/unlimited.ts'
 import { RatelimitError } from '../errors.ts'
 import { sameLimiter } from '../limits/limiter.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
-import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../store/call.ts'
-import { reachesAll } from '../store/empty-rows.ts'
+import { type Call, neededBy, type Request, reservedIn } from '../store/call.ts'
 import type { Entry } from '../store/entry.ts'
-import type { Table } from '../store/store.ts'
 import { nameOf } from '../tables/table-name.ts'
-
-/** The request for one row: of one call, or the sum of several. */
-export interface RowRequest extends Request {
-  /** The unique name of the row in the database. */
-  readonly row: string
-  readonly table: Table
-  readonly namespace: Namespace
-  readonly reporting: ReportedFacts
-  /** The amount that is given back before anything is taken: 0 or less. */
-  readonly refund: number
-  /** How much must be available after the refund for all of the calls to be allowed. */
-  readonly needed: number
-  /** The part of the rate that is taken by force. */
-  readonly forced: number
-  /** The kind of its entry. Default: by the rate. */
-  readonly kind: Entry['kind'] | undefined
-  /** Whether the list is not done if the window that paid is over. */
-  readonly inTime: boolean
-}
+import { mayNeedSeveral, type RowRequest } from './sending.ts'
 
 /** A call that the database decides. */
 interface ChargingCall extends LimiterCall {
@@ -74,11 +53,6 @@ export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, R
   return mayNeedSeveral(all) ? withoutMaking(rows) : rows
 }
 
-/** Whether one statement cannot charge the rows, wherever they are. */
-export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
-  return rows.length > MAX_ROWS || !reachesAll(rows)
-}
-
 /** The rows of a list that may need several statements: a row that one of them makes would outlast a denial. */
 function withoutMaking(rows: ReadonlyMap<LimiterCall, RowRequest>): ReadonlyMap<LimiterCall, RowRequest> {
   const plain = new Map(
@@ -89,9 +63,6 @@ function withoutMaking(rows: ReadonlyMap<LimiterCall, RowRequest>): ReadonlyMap<
   )
   return new Map([...rows].map(([each, row]) => [each, plain.get(row) ?? row]))
 }
-
-/** Postgres would take too long to plan a statement for more. */
-export const MAX_ROWS = 50
 
 /** How many rows calls may ask for. A call that funds pay may have more. */
 const MAX_ASKED = 50

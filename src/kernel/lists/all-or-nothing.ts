@@ -5,12 +5,11 @@ import { freshState, paramsAt } from '../limits/limiter.ts'
 import { Blame } from '../queue/blame.ts'
 import type { Decision } from '../store/call.ts'
 import { removeEmpty } from '../store/empty-rows.ts'
-import type { RowRequest } from './add-up.ts'
 import { found, isEnough, refusalBy } from './enough.ts'
 import { isWhole, learnPeriods, makeRows } from './list.ts'
 import { isLook, partsOf } from './parts.ts'
 import { sendList } from './send-list.ts'
-import type { Found, List } from './sending.ts'
+import type { Found, List, RowRequest } from './sending.ts'
 
 /** A list without rows has only limits without rows, or funds without anything to pay with. */
 const NO_ROW = (): Decision => {

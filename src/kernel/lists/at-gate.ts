@@ -1,10 +1,10 @@
 import { type Answered, AnswerTo } from '../answers/answer.ts'
 import { capacityOf } from '../answers/capacity.ts'
+import { isRequest, paidWith } from '../answers/outcome.ts'
 import type { At } from '../engine/bounds.ts'
 import type { Checker } from '../engine/checker.ts'
 import { type Blocked, denialAtGate } from '../engine/gate.ts'
 import { degraded } from '../engine/layers.ts'
-import { isRequest } from '../engine/unlimited.ts'
 import { withinTimeout } from '../engine/within-timeout.ts'
 import { whenAvailable } from '../limits/search.ts'
 import { type Call, neededBy } from '../store/call.ts'
@@ -25,7 +25,7 @@ export async function answerAtGate(owner: Checker, call: Call, tx: At): Promise<
 async function answerIn(owner: Checker, call: Call, at: At): Promise<Answered> {
   const blocked = await denialAtGate(owner, call, at)
   const denied = blocked && (await denialBehind(blocked, owner, call, at))
-  if (denied) return { answer: denied, paid: { rate: 0, windowStart: null, usedBefore: null } }
+  if (denied) return { answer: denied, paid: paidWith(0) }
   return new AnswerTo(await owner.decide(call, at), owner.terms.reporting)
 }
 

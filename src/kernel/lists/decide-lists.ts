@@ -16,7 +16,6 @@ import { numberArray, textArray } from '../sql/calls.ts'
 import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
 import { listsStatement, sentByEach } from '../sql/lists.ts'
 import type { Namespace } from '../store/call.ts'
-import { mayNeedSeveral, type RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import {
   askList,
@@ -31,7 +30,7 @@ import {
 } from './list.ts'
 import { isLook } from './parts.ts'
 import { isRecorded, recording, sendList } from './send-list.ts'
-import type { Found, List } from './sending.ts'
+import { type Found, type List, mayNeedSeveral, type RowRequest } from './sending.ts'
 import { isNeeded, isPlain, nameOfShape, numberIn, paramsFor, sharedValuesOf } from './shape.ts'
 
 // Lists that share a statement.

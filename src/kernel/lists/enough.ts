@@ -4,9 +4,8 @@ import type { RatelimitError } from '../errors.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
 import type { Decision } from '../store/call.ts'
-import type { RowRequest } from './add-up.ts'
 import { afterRefund, chargeOf, countsOtherWindow, fits } from './parts.ts'
-import type { Found, Group, List } from './sending.ts'
+import type { Found, Group, List, RowRequest } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
 /** Whether the rows have enough for the list. */

@@ -7,9 +7,9 @@ import {
   letPass,
   reachedIn,
 } from '../answers/answer.ts'
-import { behindBlock } from '../answers/behind-block.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import { capacityOf } from '../answers/capacity.ts'
-import { paymentOf } from '../answers/outcome.ts'
+import { paidWith, paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { Database } from '../database/database.ts'
@@ -23,13 +23,11 @@ import type { AllOptions, Requested } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../store/call.ts'
-import type { RowRequest } from './add-up.ts'
-import { callsOf } from './calls-of.ts'
-import { combined, wasRepeated } from './combined.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
-import type { Found } from './sending.ts'
+import { callsOf, combined, wasRepeated } from './requests.ts'
+import type { Found, RowRequest } from './sending.ts'
 import {
   askedOf,
   blockedUntil,
@@ -109,7 +107,7 @@ function answersToRepeated(asked: CombinedCalls, { looks }: Found): Answered[] {
     const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
     return {
       answer: { ...(answer as Allowed), ...grantedIn(each.call, 0), repeated: true },
-      paid: NOT_CHARGED,
+      paid: paidWith(0),
     }
   })
 }
@@ -124,13 +122,13 @@ function decidedAnswers(asked: CombinedCalls, decisions: Found): Answered[] {
     const row = asked.rowOf.get(each)
     const blocked = blockedUntil(asked, decisions, each)
     if (blocked !== undefined)
-      return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOT_CHARGED }
+      return { answer: blockedAnswer(asked, looks, each, blocked), paid: paidWith(0) }
     if (!row) return unlimitedAnswer(asked, each)
     const look = found(looks, row)
     const { dryRun } = row.reporting
     if (call.purpose === 'take' && !fits(row, look)) {
       const denied = rowDenial(row, look)
-      return { answer: dryRun ? letPass(denied, call) : denied, paid: NOT_CHARGED }
+      return { answer: dryRun ? letPass(denied, call) : denied, paid: paidWith(0) }
     }
     const part = isDone ? partsOf(row, look).at(-1) : undefined
     if (!part) return presentOf(row, look)
@@ -160,7 +158,7 @@ function blockedAnswer(
 /** The present state of a limit that would allow, but from which nothing was taken. */
 function presentOf(row: RowRequest, look: Decision): Answered {
   const call: RowRequest = { ...row, rate: 0, atLeast: null, purpose: 'look' }
-  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: NOT_CHARGED }
+  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: paidWith(0) }
 }
 
 /** Adds to the answers of refunds how much was given back. */
@@ -199,5 +197,3 @@ function notReached(
   const [capacity, reached] = [capacityOf(limiter, look), reachedIn(limiter, look)]
   return crossedFrom(limiter, capacity, reached, Number.POSITIVE_INFINITY, thresholds)
 }
-
-const NOT_CHARGED = { rate: 0, windowStart: null, usedBefore: null }

@@ -13,10 +13,9 @@ import { type Payers, rateOf, spareOf } from '../sql/shares.ts'
 import type { Decision } from '../store/call.ts'
 import { insertEmpty, tableNameOf, tablesOf } from '../store/empty-rows.ts'
 import type { Table } from '../store/store.ts'
-import type { RowRequest } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
 import { isLook } from './parts.ts'
-import type { Found, Group, List } from './sending.ts'
+import type { Found, Group, List, RowRequest } from './sending.ts'
 import {
   decisionAt,
   insertsIfMissing,

@@ -3,7 +3,7 @@ import { afterCalls, type Outcome, usedLess } from '../answers/outcome.ts'
 import type { Snapshot } from '../limits/search.ts'
 import { purposeOf } from '../options/validate.ts'
 import { type Call, type Decision, type Request, reservedIn } from '../store/call.ts'
-import type { RowRequest } from './add-up.ts'
+import type { RowRequest } from './sending.ts'
 
 // The parts of a request for a row: first the refunds, then the charge.
 

@@ -1,10 +1,9 @@
 import type { Connection } from '../database/connection.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../sql/own-prefixes.ts'
 import type { Recorded } from '../store/entry.ts'
-import type { RowRequest } from './add-up.ts'
 import { found } from './enough.ts'
 import { isLook, partsOf } from './parts.ts'
-import type { Found, List } from './sending.ts'
+import type { Found, List, RowRequest } from './sending.ts'
 import { insertsIfMissing } from './shape.ts'
 
 /** Runs the statement of lists, and hands out the entries of those that it has charged. */

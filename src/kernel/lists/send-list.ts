@@ -1,9 +1,8 @@
 import { onFirstUse } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import { areInOnePlace, reachesAll } from '../store/empty-rows.ts'
-import { MAX_ROWS } from './add-up.ts'
 import { askList, type How } from './list.ts'
-import type { Found, List } from './sending.ts'
+import { type Found, type List, MAX_ROWS } from './sending.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 

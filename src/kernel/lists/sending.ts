@@ -1,8 +1,30 @@
+import type { ReportedFacts } from '../answers/thresholds.ts'
 import type { Connection, Sending } from '../database/connection.ts'
 import type { Commit } from '../sql/guard.ts'
 import type { Pays } from '../sql/list-row.ts'
-import type { Decision } from '../store/call.ts'
-import type { RowRequest } from './add-up.ts'
+import type { Decision, Namespace, Request } from '../store/call.ts'
+import { reachesAll } from '../store/empty-rows.ts'
+import type { Entry } from '../store/entry.ts'
+import type { Table } from '../store/store.ts'
+
+/** The request for one row: of one call, or the sum of several. */
+export interface RowRequest extends Request {
+  /** The unique name of the row in the database. */
+  readonly row: string
+  readonly table: Table
+  readonly namespace: Namespace
+  readonly reporting: ReportedFacts
+  /** The amount that is given back before anything is taken: 0 or less. */
+  readonly refund: number
+  /** How much must be available after the refund for all of the calls to be allowed. */
+  readonly needed: number
+  /** The part of the rate that is taken by force. */
+  readonly forced: number
+  /** The kind of its entry. Default: by the rate. */
+  readonly kind: Entry['kind'] | undefined
+  /** Whether the list is not done if the window that paid is over. */
+  readonly inTime: boolean
+}
 
 /**
  * Rows that pay one rate together, in their `order`. An undefined entry is a limit without a row, and pays all
@@ -48,4 +70,12 @@ export interface Found {
   readonly isDone: boolean
   /** The rows as they were before. Rows that are not in here do not exist, or others hold them. */
   readonly looks: ReadonlyMap<RowRequest, Decision>
+}
+
+/** Postgres would take too long to plan a statement for more. */
+export const MAX_ROWS = 50
+
+/** Whether one statement cannot charge the rows, wherever they are. */
+export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
+  return rows.length > MAX_ROWS || !reachesAll(rows)
 }

@@ -10,8 +10,8 @@ import { at, knownGranted, type ListRow, type Pays, type SentNumber, THERE } fro
 import { endedIn, timeAndState } from '../store/ask.ts'
 import { type Decision, limiterFor, reservedIn } from '../store/call.ts'
 import { tableNameOf } from '../store/empty-rows.ts'
-import type { RowRequest } from './add-up.ts'
 import { isLook } from './parts.ts'
+import type { RowRequest } from './sending.ts'
 
 // A row of a list in the form that its statement needs.
 

@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
-import type { Database } from '../database/database.ts'
-import { uncharged } from '../database/database-error.ts'
-import { exactNumbers, mustHave, onlyRow } from '../database/rows.ts'
-import { execute, type Row } from '../database/run.ts'
-import type { Numbers, StateColumn, StoredLimiter } from '../limits/algorithm.ts'
-import { exact, SQL_NAMES } from '../sql/columns.ts'
-import { CLOCK_MS } from '../sql/levels.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { exactNumbers, mustHave, onlyRow } from '../kernel/database/rows.ts'
+import { execute, type Row } from '../kernel/database/run.ts'
+import type { Numbers, StateColumn, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { exact, SQL_NAMES } from '../kernel/sql/columns.ts'
+import { CLOCK_MS } from '../kernel/sql/levels.ts'
 
 // Reads answers that have a column for each of their numbers.
 
