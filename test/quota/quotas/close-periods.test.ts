@@ -165,25 +165,44 @@ describe.each(periodic)('$name', ({ limiter }) => {
   })
 })
 
-test('a quarter is one period, and in the next one what is carried over counts', async () => {
-  const quarter = calendarWindow(10, 'month', { every: 3 })
-  const under = quotaOn(database, quarter, { keepEnded: true })
-  const [start, end] = [Date.UTC(2026, 0), Date.UTC(2026, 3)]
-  under.clock.ms = Date.UTC(2026, 1, 28)
-  await under.quota.limit('a', { rate: 7 })
-  under.clock.ms = end - 1
-  expect(await under.quota.limit('a', { rate: 4 })).toMatchObject({ success: false, retryAfter: 1 })
-  expect(await close(under, quarter)).toEqual([])
-  under.clock.advance(1)
-  expect(await close(under, quarter)).toEqual([{ key: 'a', start, end, used: 7, reserved: 0 }])
+test.each([
+  ['a quarter', 'month', { every: 3 }, '2026-01-01T00:00Z', '2026-04-01T00:00Z'],
+  [
+    'a half year from the 31st, in Tokyo',
+    'month',
+    { every: 6, timeZone: 'Asia/Tokyo', anchor: new Date('2025-08-30T15:00Z') },
+    '2026-02-27T15:00Z',
+    '2026-08-30T15:00Z',
+  ],
+  [
+    'a fortnight from a payday, where clocks change in it',
+    'week',
+    { every: 2, timeZone: 'Europe/Berlin', anchor: new Date('2026-01-09T08:00Z') },
+    '2026-03-20T08:00Z',
+    '2026-04-03T07:00Z',
+  ],
+] as const)(
+  '%s is one period, and in the next one what is carried over counts',
+  async (_, unit, options, from, to) => {
+    const period = calendarWindow(10, unit, options)
+    const under = quotaOn(database, period, { keepEnded: true })
+    const [start, end] = [Date.parse(from), Date.parse(to)]
+    under.clock.ms = start + 5 * 86_400_000
+    await under.quota.limit('a', { rate: 7 })
+    under.clock.ms = end - 1
+    expect(await under.quota.limit('a', { rate: 4 })).toMatchObject({ success: false, retryAfter: 1 })
+    expect(await close(under, period)).toEqual([])
+    under.clock.advance(1)
+    expect(await close(under, period)).toEqual([{ key: 'a', start, end, used: 7, reserved: 0 }])
 
-  const carrying = calendarWindow(10, 'month', { every: 3, rollover: { max: 5 } })
-  const { clock, quota } = quotaOn(database, carrying)
-  clock.ms = start
-  await quota.limit('a', { rate: 7 })
-  clock.ms = end
-  expect(await quota.limit('a', { rate: 13 })).toMatchObject({ success: true, limit: 13, remaining: 0 })
-})
+    const carrying = calendarWindow(10, unit, { ...options, rollover: { max: 5 } })
+    const { clock, quota } = quotaOn(database, carrying)
+    clock.ms = start
+    await quota.limit('a', { rate: 7 })
+    clock.ms = end
+    expect(await quota.limit('a', { rate: 13 })).toMatchObject({ success: true, limit: 13, remaining: 0 })
+  },
+)
 
 test('each key is read under its own plan, and a plan without periods leaves its key', async () => {
   const plans: Record<string, Limiter> = {
