@@ -12,6 +12,7 @@ import { type Call, callersOf, limitOf, measureCalls, otherKey, requestsOf } fro
 import { denialsOn, graceOn, namesOn, onceOn, turnsOn } from './feature-calls.ts'
 import { KEYS, withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
+import { membersOn, routesOn, waitsOn } from './wing-calls.ts'
 
 /** The public calls that no other load measures, so that none is slow without anybody knowing. */
 export const EVERY_CALL: readonly Load[] = [1, 64].map((callers) => ({
@@ -20,7 +21,10 @@ export const EVERY_CALL: readonly Load[] = [1, 64].map((callers) => ({
   run: (bench: Bench) =>
     withDatabase(bench, async ({ pool }) => {
       const db = drizzle({ client: pool })
-      const groups = [checksOn, settlingsOn, graceOn, onceOn, namesOn, turnsOn, denialsOn, upkeepOn]
+      const groups = [
+        ...[checksOn, settlingsOn, graceOn, onceOn, namesOn, turnsOn, waitsOn, membersOn, routesOn],
+        ...[denialsOn, upkeepOn],
+      ]
       const calls: Call[] = []
       for (const callsOn of groups) calls.push(...(await callsOn(db)))
       return measureCalls(bench, calls, callers)
