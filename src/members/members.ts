@@ -1,21 +1,14 @@
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
 import { cleanUp } from '../kernel/engine/maintenance.ts'
-import { watchPrefix } from '../kernel/engine/one-prefix.ts'
-import { checkerOf } from '../kernel/engine/setup.ts'
-import { ownError } from '../kernel/errors.ts'
-import { ROWS } from '../kernel/limits/rows.ts'
-import { unlimited } from '../kernel/limits/unlimited.ts'
+import { own } from '../kernel/errors.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
-import { type Offered, settingsOf } from '../kernel/options/settings.ts'
 import { checkKey, checkOption, isStorable } from '../kernel/options/validate.ts'
 import { toHex } from '../shared/hex-id.ts'
+import { type OwnRows, ownRowsOf } from '../shared/own-rows.ts'
 import type { Added, Counted, NotAdded } from './answers.ts'
 import { add, list, remove, type Where } from './ask.ts'
 import { ADD, type AddOptions, CONFIG, checkLimit, lengthOf, type MembersConfig } from './options.ts'
-
-const OFFERED: Offered = { durable: true, periods: false }
 
 /**
  * A limit on how many different members a key has in a window, such as the devices of an account. In any
@@ -41,19 +34,15 @@ export class Members {
   readonly prefix: string
   readonly #limit: number
   readonly #windowMs: number
-  readonly #checker: Checker
-  readonly #onUse: () => void
+  readonly #rows: OwnRows
 
   constructor(config: MembersConfig) {
     checkOptions(config, CONFIG)
     const { limit, window, ...common } = config
     this.#limit = checkLimit(limit)
     this.#windowMs = lengthOf(window)
-    // The checker runs the statements of members, and decides no call under a limiter of its own.
-    this.#checker = checkerOf(settingsOf({ ...common, limiter: unlimited() }, OFFERED))
-    const { table } = this.#checker.rows.table
+    this.#rows = ownRowsOf('member', common)
     this.prefix = config.prefix
-    this.#onUse = watchPrefix(config.db, table, config.prefix, ROWS.member.columns.join())
   }
 
   /**
@@ -79,7 +68,7 @@ export class Members {
   async add(key: string, member: string, options: AddOptions = {}): Promise<Added | NotAdded> {
     const where = await Members.#where(this, key, member, options, ADD)
     const { limit = this.#limit, tx } = options
-    return await owned(add(where, checkLimit(limit), tx))
+    return await own(add(where, checkLimit(limit), tx))
   }
 
   /**
@@ -98,7 +87,7 @@ export class Members {
    */
   async remove(key: string, member: string, options: TxOptions = {}): Promise<boolean> {
     const where = await Members.#where(this, key, member, options, CALLS.tx)
-    return await owned(remove(where, options.tx))
+    return await own(remove(where, options.tx))
   }
 
   /**
@@ -117,7 +106,7 @@ export class Members {
    */
   async has(key: string, member: string, options: TxOptions = {}): Promise<boolean> {
     const where = await Members.#where(this, key, member, options, CALLS.tx)
-    return (await owned(list(where, 'one', options.tx))).length > 0
+    return (await own(list(where, 'one', options.tx))).length > 0
   }
 
   /**
@@ -135,7 +124,7 @@ export class Members {
    */
   async list(key: string, options: TxOptions = {}): Promise<Counted[]> {
     const where = await Members.#where(this, key, undefined, options, CALLS.tx)
-    return await owned(list(where, 'all', options.tx))
+    return await own(list(where, 'all', options.tx))
   }
 
   /**
@@ -154,13 +143,13 @@ export class Members {
    */
   async cleanup(): Promise<number> {
     Members.#check(this, {}, {})
-    return cleanUp(this.#checker)
+    return cleanUp(this.#rows.checker)
   }
 
   /** Checks `this` and the options: a method without its object would end in a TypeError. */
   static #check(members: unknown, options: unknown, names: OptionNames): asserts members is Members {
     checkOption(
-      #checker in Object(members),
+      #rows in Object(members),
       'A method was called without its Members: write (key, member) => members.add(key, member).',
     )
     checkOptions(options, names)
@@ -175,25 +164,17 @@ export class Members {
     names: OptionNames,
   ): Promise<Where> {
     Members.#check(members, options, names)
-    const checker = members.#checker
+    const { checker, onUse } = members.#rows
     const stored = await checker.stored(key)
     checkKey(stored, members.prefix)
     const isText = typeof member === 'string' && member !== '' && member.isWellFormed()
     const head = `${stored}/`
-    const own = isText ? head + toHex(await checker.stored(member)) : head
+    const row = isText ? head + toHex(await checker.stored(member)) : head
     checkOption(
-      (isText || member === undefined) && isStorable(own, members.prefix),
+      (isText || member === undefined) && isStorable(row, members.prefix),
       'A member must be a string. Prefix, key and twice the member may have about 1,000 bytes together.',
     )
-    members.#onUse()
-    return { checker, limited: stored, head, key: own, windowMs: members.#windowMs }
-  }
-}
-
-async function owned<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work
-  } catch (error) {
-    throw ownError(error)
+    onUse()
+    return { checker, limited: stored, head, key: row, windowMs: members.#windowMs }
   }
 }

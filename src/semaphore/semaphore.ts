@@ -1,16 +1,11 @@
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
 import { cleanUp } from '../kernel/engine/maintenance.ts'
-import { watchPrefix } from '../kernel/engine/one-prefix.ts'
-import { checkerOf } from '../kernel/engine/setup.ts'
-import { ownError } from '../kernel/errors.ts'
-import { ROWS } from '../kernel/limits/rows.ts'
-import { unlimited } from '../kernel/limits/unlimited.ts'
+import { own } from '../kernel/errors.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
-import { type Offered, settingsOf } from '../kernel/options/settings.ts'
 import { checkKey, checkOption } from '../kernel/options/validate.ts'
+import { type OwnRows, ownRowsOf } from '../shared/own-rows.ts'
 import { show } from '../shared/shown.ts'
 import { acquire, wantedBy } from './acquire.ts'
 import { type Holder, holdersOf } from './holders.ts'
@@ -19,8 +14,6 @@ import { ACQUIRE, type AcquireOptions, CONFIG, type SemaphoreConfig } from './op
 import { checkLimit, lengthOf, type Plan } from './plan.ts'
 
 const shown = /* @__PURE__ */ onFirstUse(() => import('./shown.ts'))
-
-const OFFERED: Offered = { durable: true, periods: false }
 
 /**
  * A limit on how much runs at once. A key has `limit` slots, and each holder leases one.
@@ -43,20 +36,16 @@ export class Semaphore {
   /** The semaphore's namespace. */
   readonly prefix: string
   readonly #plan: Plan
-  readonly #checker: Checker
-  readonly #onUse: () => void
+  readonly #rows: OwnRows
 
   constructor(config: SemaphoreConfig) {
     checkOptions(config, CONFIG)
     const { limit, lease, ...common } = config
     this.#plan = { limit: checkLimit(limit), leaseMs: lengthOf(lease) }
-    // The checker runs the statements of slots, and decides no call under a limiter of its own.
-    this.#checker = checkerOf(settingsOf({ ...common, limiter: unlimited() }, OFFERED))
-    const [checker, plan] = [this.#checker, this.#plan]
+    this.#rows = ownRowsOf('slot', common)
+    const [{ checker }, plan] = [this.#rows, this.#plan]
     show(this, { checker, load: async () => (await shown()).shownOf(checker, plan) })
-    const { table } = checker.rows.table
     this.prefix = config.prefix
-    this.#onUse = watchPrefix(config.db, table, config.prefix, ROWS.slot.columns.join())
   }
 
   /**
@@ -91,8 +80,8 @@ export class Semaphore {
   async acquire(key: string, options: AcquireOptions = {}): Promise<Lease | NoLease> {
     const stored = await Semaphore.#stored(this, key, options, ACQUIRE)
     const wanted = wantedBy(this.prefix, this.#plan, stored, options)
-    this.#onUse()
-    return await acquire(this.#checker, wanted)
+    this.#rows.onUse()
+    return await acquire(this.#rows.checker, wanted)
   }
 
   /**
@@ -116,12 +105,8 @@ export class Semaphore {
   async holders(key: string, options: TxOptions = {}): Promise<Holder[]> {
     const stored = await Semaphore.#stored(this, key, options, CALLS.tx)
     checkKey(stored, this.prefix)
-    this.#onUse()
-    try {
-      return await holdersOf(this.#checker, stored, options.tx)
-    } catch (error) {
-      throw ownError(error)
-    }
+    this.#rows.onUse()
+    return await own(holdersOf(this.#rows.checker, stored, options.tx))
   }
 
   /**
@@ -141,7 +126,7 @@ export class Semaphore {
    */
   async cleanup(): Promise<number> {
     Semaphore.#check(this, {}, {})
-    return cleanUp(this.#checker)
+    return cleanUp(this.#rows.checker)
   }
 
   /**
@@ -163,7 +148,7 @@ export class Semaphore {
    */
   static #check(semaphore: unknown, options: unknown, names: OptionNames): asserts semaphore is Semaphore {
     checkOption(
-      #checker in Object(semaphore),
+      #rows in Object(semaphore),
       'A method was called without its Semaphore: write semaphore.acquire(key), or (key) => semaphore.acquire(key).',
     )
     checkOptions(options, names)
@@ -177,6 +162,6 @@ export class Semaphore {
     names: OptionNames,
   ): string | Promise<string> {
     Semaphore.#check(semaphore, options, names)
-    return semaphore.#checker.stored(key)
+    return semaphore.#rows.checker.stored(key)
   }
 }

@@ -5,6 +5,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { completed, FEATURES, REFUSED_PAIRS, scenarios } from '../../support/pairs/cover.ts'
 import { LIMITS, OPTIONS, PREPAID, TABLES } from '../../support/pairs/features.ts'
+import { OBJECTS, TAKEN } from '../../support/pairs/objects.ts'
 import { featureOf, REFUSED } from '../../support/pairs/refused.ts'
 import { chargeIn, run, scenarioOf } from '../../support/pairs/scenario.ts'
 import { watch } from '../../support/watch.ts'
@@ -42,6 +43,39 @@ test.each(BY_LAYERS)('the error of %s with %s says why', async (one, other, beca
   const { message } = await errorOf(async () => scenarioOf(completed([one, other]), database.db))
   expect(message).toContain(`cannot be combined with`)
   expect(message).toContain(because.replaceAll('`', ''))
+})
+
+/** An object with these options. */
+function configOf(name: string, options: readonly string[]) {
+  const own = { db: database.db, prefix: `${name} ${options}` }
+  return Object.assign(own, ...options.map((option) => OPTIONS[option]?.([])))
+}
+
+const BOTH = Object.entries(OBJECTS).flatMap(([name, calls]) =>
+  [TAKEN, ...TAKEN.map((option) => [option])].map(
+    (options) => [name, options.join(' + '), options, calls] as const,
+  ),
+)
+test.each(BOTH)('%s with %s', async (name, _, options, calls) => {
+  await calls(configOf(name, options), undefined)
+  const config = configOf(name, options)
+  config.prefix += ' in a transaction'
+  await database.db.transaction((tx) => calls(config, tx))
+})
+
+/** `coalesce` is for a semaphore too. */
+const NOT_TAKEN = Object.keys(OPTIONS).filter((option) => ![...TAKEN, 'Quota', 'coalesce'].includes(option))
+test.each(Object.entries(OBJECTS))('%s refuses all other options', async (name, calls) => {
+  for (const option of NOT_TAKEN) {
+    const refused = errorOf(async () => calls(configOf(name, [option]), undefined))
+    expect(await refused, option).toMatchObject({ code: 'INVALID_OPTION' })
+  }
+})
+
+test('docs/options.md names the options of Members and Semaphore', async () => {
+  const page = await readFile('docs/options.md', 'utf8')
+  const sentence = /^`Members` and `Semaphore` take (.+?) in any combination/ms.exec(page)?.[1] ?? ''
+  expect([...sentence.matchAll(/`(\w+)`/g)].map((match) => match[1])).toEqual(TAKEN)
 })
 
 test('what is refused are features', () => {
