@@ -55,7 +55,11 @@ class Reference {
   }
 
   pages(): ReadonlyMap<string, string> {
-    const texts = new Map([['reference.md', this.#index()]])
+    const commands = `# Commands\n\n\`\`\`text\n${HELP}\n\`\`\`\n`
+    const texts = new Map([
+      ['reference.md', this.#index()],
+      ['reference/commands.md', commands],
+    ])
     for (const [each, { file, title }] of this.#pages) {
       const path = `reference/${file}.md`
       texts.set(path, `${texts.get(path) ?? `# ${title}`}\n\n## ${each.name}\n\n${this.#describe(each)}`)
@@ -77,13 +81,7 @@ What each entry of the package exports. The doc comments say more about each, an
 [Options](options.md#what-cannot-be-combined) has what cannot be combined, and [errors](errors.md) what each
 code means.
 
-${[...entries, ...parts].join('\n')}
-
-## Commands
-
-\`\`\`text
-${HELP}
-\`\`\`
+${[...entries, ...parts, '- [Commands](reference/commands.md) of `npx drizzle-ratelimit`'].join('\n')}
 `
   }
 
