@@ -4,7 +4,7 @@ import type { Mutant } from './mutants.ts'
 import type { Workshop } from './workshop.ts'
 
 /**
- * How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. If no
+ * How a mutant ends: by a test, by a test that it makes wait forever, by the types alone, or not at all. If no
  * test that runs here enters its function, nothing is known of it.
  */
 export interface Fate {

@@ -8,7 +8,7 @@ import { type Mutant, mutated } from './mutants.ts'
 
 const NOT_COPIED = ['node_modules', '.git', 'dist']
 
-/** Only the mutant and what imports it are checked anew. */
+/** Only the mutant and what imports it are checked again. */
 const CHECKING = [
   '--noEmit',
   '-p',

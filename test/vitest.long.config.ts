@@ -100,7 +100,7 @@ const packed: TestProjectConfiguration = {
     include: ['test/distribution/packed/**/*.test.ts'],
     provide: { driver: 'node-postgres' },
     globalSetup: 'test/distribution/packed/setup.ts',
-    // They start compilers, servers and browsers, and other files run beside them.
+    // They start compilers, servers and browsers, and other files run next to them.
     testTimeout: 300_000,
     hookTimeout: 300_000,
   },

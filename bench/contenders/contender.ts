@@ -3,7 +3,7 @@ import type { Connections } from '../server/connections.ts'
 /** A limit at which nothing is denied. It fits the counters that are 32 bits wide. */
 export const PLENTY = 1_000_000_000
 
-/** A period that is longer than any run, so no state starts anew during a run. */
+/** A period that is longer than any run, so no state starts again during a run. */
 export const PERIOD_SECONDS = 3600
 
 /** A way to limit rates, or the bare work under all of them. */

@@ -40,7 +40,7 @@ export function limitAllOf(
   return async (key) => (await limitAll(requestsOf(first, second, key, other))).success
 }
 
-/** The second limit counts by another key, as one for addresses does beside one for users. */
+/** The second limit counts by another key, like a limit for addresses and one for users. */
 export function requestsOf(
   first: Ratelimit,
   second: Ratelimit,

@@ -9,17 +9,17 @@ import { type Load, withDatabase } from './load.ts'
 const PREFIX = 'cleaned'
 const KEYS = 1_000
 export const ALONE = 'without expired rows'
-export const BESIDE = 'while cleanup() runs beside'
+export const BESIDE = 'while cleanup() runs'
 
 /**
  * How a cleanup of their prefix affects callers on live keys.
  *
  * The two cannot take turns, because a cleanup that has begun runs to its end. So there are as many rounds
- * before and after it as beside it. Of the rounds beside it, only those count that ended before it did.
+ * before and after it as next to it. Of the rounds next to it, only those count that ended before it did.
  */
 export const cleanup: Load = {
   name: 'cleanup',
-  title: 'cleanup beside 64 callers',
+  title: 'cleanup next to 64 callers',
   run: (bench) =>
     withDatabase(bench, async ({ pool }) => {
       const { settings, progress } = bench

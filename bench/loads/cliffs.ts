@@ -54,7 +54,7 @@ export const CLIFFS: readonly Cliff[] = [
 
 export const CLIFFS_LOAD = 'cliffs'
 
-/** The calls that need more than one row or statement, beside the check that needs one of each. */
+/** The calls that need more than one row or statement, next to the check that needs one of each. */
 export const cliffs: Load = {
   name: CLIFFS_LOAD,
   title: `calls of several rows or statements, ${callersOf(CALLERS)}`,

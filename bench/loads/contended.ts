@@ -10,7 +10,7 @@ import { type Bench, type Load, withDatabase } from './load.ts'
 
 const CALLERS = 64
 
-/** The calls that wait or contend, each beside its plain case: keys that are known, free and many. */
+/** The calls that wait or contend, each next to its plain case: keys that are known, free and many. */
 export const contended: Load = {
   name: 'contended',
   title: `hot, new and used-up keys, ${CALLERS} callers`,

@@ -13,12 +13,12 @@ import { type Load, withDatabase } from './load.ts'
 const KEYS = 1_000
 const KNOWN_KEYS = { locked: 'locked', charged: 'charged' }
 export const FREE = 'without held rows'
-export const BESIDE_HELD = 'beside three held rows'
+export const BESIDE_HELD = 'next to three held rows'
 
 /** How callers of other keys are affected by held rows and by the calls that wait for them. */
 export const held: Load = {
   name: 'held',
-  title: '32 callers beside held rows',
+  title: '32 callers next to held rows',
   run: (bench) =>
     withDatabase(bench, async ({ pool }, url) => {
       const { rounds, roundMs, warmUpMs } = bench.settings

@@ -17,7 +17,8 @@ export const BARE_INSIDE = 'bare UPDATE by primary key'
 type CheckInside = (key: string, tx: Database) => Promise<boolean>
 
 /**
- * One limit and two, beside a bare UPDATE that is sent in the same way. A statement name saves as much for all.
+ * One limit and two, next to a bare UPDATE that is sent in the same way.
+ * A statement name saves as much for all.
  */
 export const IN_TRANSACTION: readonly Load[] = [
   {

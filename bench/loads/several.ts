@@ -22,7 +22,7 @@ export const REDIS_TWICE = 'rate-limiter-flexible, Redis, called twice, not all 
 export const EVERYBODY_ALONE = 'limit of a row for everybody'
 export const EVERYBODY = 'limitAll of a row for everybody and one of 1,000'
 
-/** The calls of several limits, and those that charge whatever is left, beside the single check. */
+/** The calls of several limits, and those that charge whatever is left, next to the single check. */
 export const SEVERAL: readonly Load[] = [
   ...[1, 64].map((callers) => ({
     name: `several-${callers}`,

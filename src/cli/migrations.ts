@@ -11,7 +11,7 @@ export interface Migrations {
   readonly tables: ReadonlyMap<string, number>
 }
 
-/** Reads the SQL alone: each version of drizzle-kit has a format of its own for what it notes beside it. */
+/** Reads the SQL alone: each version of drizzle-kit has a format of its own for what it notes next to it. */
 export async function readMigrations(folder: string): Promise<Migrations> {
   const names = (await migrationNames(folder)).filter((name) => name.endsWith('.sql'))
   const texts = await Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')))

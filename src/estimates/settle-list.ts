@@ -64,7 +64,7 @@ export async function settleList(
   return { answers, shares }
 }
 
-/** The call that settles an estimate, or that pays a part of what is missing beside. It is never denied. */
+/** The call that settles an estimate, or that also pays a part of what is missing. It is never denied. */
 function callFor(settled: Settled, place: number, missing: Missing | undefined): PayingCall {
   const { each } = settled
   if (isPaidByFunds(each)) return each

@@ -30,7 +30,7 @@ const CHANGES = [
 ].flat()
 
 test.each(examples)(
-  'a column that changes its type beside warm connections fails no call: $name',
+  'a column that changes its type next to warm connections fails no call: $name',
   async ({ name, of }) => {
     const { db } = database.connect(4)
     const ratelimit = new Ratelimit({
@@ -55,7 +55,7 @@ test.each(examples)(
   },
 )
 
-test('a column that changes its type beside warm connections fails no call: credits', async () => {
+test('a column that changes its type next to warm connections fails no call: credits', async () => {
   const { db } = database.connect(4)
   const credits = new Credits({
     timeout: false,

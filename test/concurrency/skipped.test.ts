@@ -142,7 +142,7 @@ test('credits: a call with once that takes the rest comes again while others hol
     limitAll(
       [
         { ratelimit: credits, key: 'key', rate: 5 },
-        { ratelimit: limitOn('beside credits', db), key: 'key' },
+        { ratelimit: limitOn('next to credits', db), key: 'key' },
       ],
       { once: { id: 'list', for: '1h' } },
     )

@@ -9,7 +9,7 @@ export interface Line {
   readonly style?: 'bold' | 'red' | 'inverse'
 }
 
-/** The widest key, and the narrowest that is worth a column beside it. */
+/** The widest key, and the narrowest that is worth a column next to it. */
 const [MAX_KEY, MIN_KEY] = [48, 16]
 
 /** The columns after the key, as they stand. */

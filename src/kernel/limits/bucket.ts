@@ -11,7 +11,7 @@ export const TOLERANCE = 1e-9
 
 export const TOLERANCE_SQL: Expression = sql.raw(`${TOLERANCE}::float8`) as Expression
 
-/** With its type, as each number beside an operator: `public` may have an operator that fits better. */
+/** With its type, as each number next to an operator: `public` may have an operator that fits better. */
 const MOST_UNITS = sql.raw(`${MAX_COUNT}::float8`)
 
 /** Well above the tolerance. */

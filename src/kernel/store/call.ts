@@ -78,7 +78,7 @@ export interface Ledger {
   ): Promise<Answers>
 }
 
-/** A call that was granted, and what its entry says beside the change. */
+/** A call that was granted, and what its entry says next to the change. */
 export interface GrantedCall {
   readonly call: Call
   readonly decision: Decision

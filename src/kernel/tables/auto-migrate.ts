@@ -30,7 +30,7 @@ const ADVISORY_LOCK = 5_741_028_913_467
 async function createMissing(db: Database, tables: RateLimitTables): Promise<void> {
   if (await exist(db, tables)) return
   // One statement, because not every driver accepts several at once. It does not touch a table that exists,
-  // because altering it would wait for every transaction that uses it.
+  // because altering it would wait forevery transaction that uses it.
   const steps = [
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {

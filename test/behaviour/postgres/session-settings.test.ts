@@ -102,7 +102,7 @@ describe.each(Object.entries(LIMITS))('%s', (_, { limiter, rates }) => {
   })
 })
 
-test('a refund beside promised starts', async () => {
+test('a refund next to promised starts', async () => {
   const answers = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
     const ratelimit = new Ratelimit({

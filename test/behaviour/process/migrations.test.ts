@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { readMigrations } from '../../../src/cli/migrations.ts'
 
-// Which tables a folder of migrations makes. It is read from the SQL, whatever drizzle-kit notes beside it.
+// Which tables a folder of migrations makes. It is read from the SQL, whatever drizzle-kit notes next to it.
 
 async function tablesOf(files: Readonly<Record<string, string>>): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))

@@ -333,7 +333,7 @@ test('a look and a refund are never denied, even of a limit that is exceeded', a
 
 test('a look and a refund do not delay the charges of their list', async () => {
   const debt = limitOf('in debt', Ratelimit.fixedWindow(10, '1m'))
-  const charged = limitOf('beside debt', Ratelimit.fixedWindow(10, '1m'))
+  const charged = limitOf('next to debt', Ratelimit.fixedWindow(10, '1m'))
   await debt.limit('key', { rate: 25, force: true })
   for (const [rate, used] of [
     [0, 1],

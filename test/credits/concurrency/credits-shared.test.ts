@@ -213,7 +213,7 @@ test('an error in a read that calls share fails no other call', async () => {
   expect(forced.map(({ remaining }) => remaining)).toEqual([7, 7, 7])
 })
 
-test('a settlement beside others gives nothing to a later grant of the same id', async () => {
+test('a settlement next to others gives nothing to a later grant of the same id', async () => {
   const credits = creditsOn('later grants')
   const keys = range(6).map((i) => `org ${i}`)
   await Promise.all(keys.map((key) => credits.grant(key, 10, { id: 'a', expires: '1d' })))

@@ -133,7 +133,7 @@ test('calls that need more grants than a statement has rows take all that there 
   const granted = await Promise.all(
     others.map(async (credits, process) => {
       let sum = 0
-      // 60 grants and more for one call, beside calls on one row each.
+      // 60 grants and more for one call, next to calls on one row each.
       for (const [turn, rate] of [120, 1, 31, 130].entries()) {
         const { success } = await credits.limit('org', { rate, once: once(process * 10 + turn) })
         if (success) sum += rate

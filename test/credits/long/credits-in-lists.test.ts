@@ -6,7 +6,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
-// Credits that end beside other limits: exact, whoever else takes from them at the same time.
+// Credits that end next to other limits: exact, whoever else takes from them at the same time.
 
 const database = useDatabase()
 

@@ -194,7 +194,7 @@ test('a rollback undoes all of it', async () => {
   expect(await books()).toEqual({ used: 0, a: 5 })
 })
 
-test('the credits of several keys are all consumed, or none, and refunds and looks stand beside them', async () => {
+test('the credits of several keys are all consumed, or none, and refunds and looks stand next to them', async () => {
   const { credits } = speedAndCredits()
   for (const key of ['a', 'b']) {
     await credits.grant(key, 3, { id: 'first', priority: 1 })

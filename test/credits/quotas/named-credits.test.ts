@@ -306,7 +306,7 @@ describe('spend', () => {
     expect(await books()).toEqual([10, 0, 98, 0])
   })
 
-  test('beside a limit without a row, each notes its own share', async () => {
+  test('next to a limit without a row, each notes its own share', async () => {
     const { mine, theirs, books, open } = await granted()
     const requests = ({ both: [month, credits] }: typeof mine) => [
       credits,
@@ -319,7 +319,7 @@ describe('spend', () => {
     expect(await books()).toEqual([0, 0, 4, 0])
   })
 
-  test('more grants than fit into one statement pay beside a month, and all get back', async () => {
+  test('more grants than fit into one statement pay next to a month, and all get back', async () => {
     const { mine, theirs, books, open, clock } = sourcesOf()
     clock.advance(40 * DAY_MS)
     const ids = Array.from({ length: 30 }, (_, i) => i)

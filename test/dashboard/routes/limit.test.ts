@@ -172,7 +172,7 @@ describe('the page of a limit', () => {
     const { db } = database
     const credits = new Credits({ db, prefix: newPrefix(), dated: true })
     await credits.grant('a/grant/b', 100, { id: 'gift 7', expires: '1d' })
-    await credits.grant('a/grant/b', 100, { id: 'for ever' })
+    await credits.grant('a/grant/b', 100, { id: 'forever' })
     await credits.limit('a/grant/b', { rate: 50 })
     await credits.grant('org:1', 10, { id: 'gift', expires: '2d' })
     await credits.limit('org:1', { rate: 12, force: true })
@@ -190,7 +190,7 @@ describe('the page of a limit', () => {
     const ofKey = await open('credits', 'a/grant/b')
     expect(rowsIn(ofKey.text, 'Grants that end').map((row) => row.slice(0, 2))).toEqual([
       ['gift 7', '50'],
-      ['for ever', '100'],
+      ['forever', '100'],
     ])
   })
 })

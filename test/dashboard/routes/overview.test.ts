@@ -103,7 +103,7 @@ describe('the list of limits', () => {
     await quota.reserve('org:1', { rate: 2, id: 'job', expires: '1h' })
     for (let i = 0; i < 2; i++) await jobs.acquire('org:1')
     await dated.grant('org:1', 10, { id: 'gift', expires: '1d' })
-    await dated.grant('org:1', 10, { id: 'for ever' })
+    await dated.grant('org:1', 10, { id: 'forever' })
     const { text } = await browse({ api, quota, jobs, dated }).get()
     const held = Object.fromEntries(rowsIn(text).map((row) => [row[0]?.split(' ')[0], [row[1], row[4]]]))
     expect(held).toEqual({

@@ -110,7 +110,7 @@ describe('a held row, and the calls that go on coming for it', () => {
         calls.push(begun(api.limit('own', { rate: 1 + (i % 3) })))
         await pause(10)
       }
-      return count(`beside a held row, own calls, ${onError}`, calls)
+      return count(`next to a held row, own calls, ${onError}`, calls)
     })()
     let letPass = 0
     const told = await victims(flood, async (i) => {
@@ -118,7 +118,7 @@ describe('a held row, and the calls that go on coming for it', () => {
       if (usedUp.success) letPass++
       return api.limit(`other ${i}`)
     })
-    tellVictims(`beside a held row, ${onError}`, told)
+    tellVictims(`next to a held row, ${onError}`, told)
     await letGo()
     expect(await flood).toBe(0)
     expect(letPass).toBe(0)
@@ -147,7 +147,7 @@ describe('a held row, and the calls that go on coming for it', () => {
       times(11_000, (i) => api.limit('own', { rate: 1 + (i % 2) })),
     )
     const told = await victims(pause(3_000), (i) => api.limit(`other ${i}`))
-    tellVictims('beside 11,000 for a held row', told)
+    tellVictims('next to 11,000 for a held row', told)
     await letGo()
     expect(await flood).toBeLessThanOrEqual(5)
     expect(told.codes).toEqual([])
@@ -204,6 +204,6 @@ test('a flood of limitAll on one key leaves the pool to the others', async () =>
   await flood
   // One for the flood, and one for the others.
   expect(most).toBeLessThanOrEqual(2)
-  tellVictims('beside a flood of limitAll', told)
+  tellVictims('next to a flood of limitAll', told)
   expect(told.codes).toEqual([])
 })

@@ -207,7 +207,7 @@ test('a plan that changes while charges of the old one wait', async () => {
     calls.splice(customer % 10, 0, moving() as never)
     const answers = await Promise.all(calls)
     const allowed = answers.filter((answer) => answer?.success).length
-    tell('charges beside a move', 'allowed', allowed)
+    tell('charges next to a move', 'allowed', allowed)
     const limiter = Ratelimit.tokenBucket(1, '1h', 100)
     expect(await processes[0].exported.getRemaining(org, { limiter })).toMatchObject({ used: allowed })
     const back = [one?.move(org, 'team'), other?.exportRows(org, 1), other?.move(org, 'team')]
@@ -303,7 +303,7 @@ test('customers who moved from the month to the year and back around one start',
   const [reports] = await Promise.all([jobs(processes), ...prints])
   expect(reports).toEqual([])
   expect(await linesOf('moves %')).toEqual(orgs.flatMap((org) => [`${org} 5`, `${org} 7`]))
-  tell('months', 'billed beside a year of the same start', orgs.length)
+  tell('months', 'billed next to a year of the same start', orgs.length)
 })
 
 test.each([

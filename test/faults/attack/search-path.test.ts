@@ -355,5 +355,5 @@ test('no statement of the limiter runs a function or operator in `public`', asyn
   await pool.end()
   pool = openPool()
   await callEverything('after')
-  tell('traps', 'statements beside them', sent.size)
+  tell('traps', 'statements next to them', sent.size)
 })

@@ -156,7 +156,7 @@ test('settleExpired of several keys', async () => {
   ])
 })
 
-test('costs above estimates beside lists of the same limits never deadlock', async () => {
+test('costs above estimates next to lists of the same limits never deadlock', async () => {
   const all = dbs.map((db) => monthOn(db, 'race'))
   const [first] = all as [(typeof all)[number]]
   await first.credits.grant('org', 100_000)

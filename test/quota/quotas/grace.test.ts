@@ -48,7 +48,7 @@ test.each([
   ])
 })
 
-/** The month of another row, and the credits beside it, an hour before the end of January. */
+/** The month of another row, and the credits next to it, an hour before the end of January. */
 async function monthAndCredits() {
   const { quota, clock, prefix } = quotaOn(database, limiter, KEEPING)
   const { credits } = creditsOn(database, { clock: clock.now })

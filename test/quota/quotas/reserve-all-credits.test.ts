@@ -106,7 +106,7 @@ test('costs above the estimates are taken from as many grants as they need', asy
   expect(settled.at(0)).toMatchObject({ remaining: 48 })
 })
 
-test('what is forced takes from as many grants as it needs beside limits with blocks', async () => {
+test('what is forced takes from as many grants as it needs next to limits with blocks', async () => {
   const { credits } = tokensAndCredits()
   await Promise.all(Array.from({ length: 20 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 20 }, (_, i) => {
