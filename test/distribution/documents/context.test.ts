@@ -1,9 +1,9 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import * as everything from 'drizzle-ratelimit'
 import { Ratelimit, RatelimitError } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { headersOf } from 'drizzle-ratelimit/http'
+import { lockout } from 'drizzle-ratelimit/lockout'
 import { Quota } from 'drizzle-ratelimit/quota'
 import { expect, test } from 'vitest'
 import { db } from '../../support/docs-app.ts'
@@ -25,9 +25,21 @@ test('each object is exported by the entry that is named, and each limit is ther
     expect(await import(entry)).toHaveProperty(name)
   }
   const [, limits = ''] = /^Limits: (.*?)\n\n/ms.exec(page) ?? []
-  const named = [...limits.matchAll(/`(?:Ratelimit)?\.(\w+)\(/g)].map(([, name]) => name)
-  expect(named).toEqual(['tokenBucket', 'slidingWindow', 'fixedWindow', 'gcra', 'unlimited'])
-  for (const name of named) expect(everything.Ratelimit).toHaveProperty(name ?? '')
+  const named = [...limits.matchAll(/`(?:Ratelimit)?\.?(\w+)\((.*?)\)`/g)]
+  const { tokenBucket, slidingWindow, fixedWindow, gcra, unlimited } = Ratelimit
+  const all = { tokenBucket, slidingWindow, fixedWindow, gcra, unlimited, calendarWindow, lockout }
+  // What has to be given is named.
+  const givenOf = (given = '') => given.split(', ').filter(Boolean).length
+  expect(named.map(([, name, given]) => [name, givenOf(given)])).toEqual(
+    Object.entries(all).map(([name, limit]) => [name, limit.length]),
+  )
+  expect(limits.match(/`\/\w+`/g)).toEqual(['`/calendar`', '`/lockout`'])
+})
+
+test('the setup is that of the README, which the tests of the package run', async () => {
+  const [, setup = ''] = /Setup, once: `(.*?)`/s.exec(page) ?? []
+  expect(setup).toMatch(/^npx drizzle-ratelimit init/)
+  expect(await readFile('README.md', 'utf8')).toContain(`\n${setup}\n`)
 })
 
 test('the twelve calls run as they stand there', async () => {
