@@ -9,7 +9,7 @@ import postgres from 'postgres'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
-import { Quota, spend } from '../../src/quota/index.ts'
+import { Quota } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
@@ -295,43 +295,6 @@ describe('calls that share a statement', () => {
     const usages = await ratelimit.getRemainingAll(['a', 'b', 'c', 'd', 'hasty', 'patient', 'first'])
     expect(usages.map(({ used }) => used)).toEqual([0, 0, 0, 0, 0, 1, 1])
   })
-})
-
-test('a list that was charged, while an empty row is removed: OUTCOME_UNKNOWN', async () => {
-  const { db, pool } = openPool(server.url, { max: 1 })
-  const { ratelimit: paying, left } = windowOn(db, { timeout: PATIENCE_MS })
-  await paying.limit(SECRET)
-  const credits = new Credits({ db, prefix: newPrefix('unsent'), durable: false, timeout: PATIENCE_MS })
-  const send = pool.query.bind(pool) as (...query: unknown[]) => Promise<pg.QueryResult>
-  vi.spyOn(pool, 'query').mockImplementation(async (...query: unknown[]) => {
-    const [statement] = query as [string | { readonly text: string }]
-    const text = typeof statement === 'string' ? statement : statement.text
-    if (/delete from/.test(text)) pool.connect().then((client) => ends.push(async () => client.release()))
-    return send(...query)
-  })
-  const requests = [paying, credits].map((ratelimit) => ({ ratelimit, key: SECRET }))
-  expect(await errorOf(spend(requests, { rate: 3 }))).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-  expect(await left()).toBe(96)
-})
-
-test('of lists that share a statement, a failure of the next one fails only those that it was for', async () => {
-  const { db, pool } = openPool(server.url)
-  const { ratelimit } = windowOn(db)
-  const call = (key: string) =>
-    limitAll([key, `${key} too`].map((each) => ({ ratelimit, key: each, rate: 2 })))
-  for (const key of ['known', 'known too']) await ratelimit.limit(key, { rate: 2 })
-  const send = pool.query.bind(pool) as (...query: unknown[]) => Promise<pg.QueryResult>
-  let sent = 0
-  vi.spyOn(pool, 'query').mockImplementation(async (...query: unknown[]) => {
-    if (++sent > 1) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
-    return send(...query)
-  })
-  const [known, unknown] = [call('known'), errorOf(call('new'))]
-  expect(await unknown).toMatchObject({ code: 'UNREACHABLE' })
-  expect(await known).toMatchObject({ success: true })
-  vi.restoreAllMocks()
-  const usages = await ratelimit.getRemainingAll(['known', 'known too', 'new', 'new too'])
-  expect(usages.map(({ used }) => used)).toEqual([4, 4, 0, 0])
 })
 
 describe('08P01, which poolers send for everything', () => {

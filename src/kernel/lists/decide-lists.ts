@@ -89,10 +89,15 @@ function mayBeCommon({ does, insertsIfMissing }: ListRow): boolean {
   return does !== 'look' && !insertsIfMissing
 }
 
-/** Decides lists by one statement, as far as possible without waiting for a row. */
+/**
+ * Decides lists by one statement, as far as possible without waiting for a row.
+ *
+ * @param tell Called for a list that is decided while others need a second statement.
+ */
 export async function decideLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
+  tell: (place: number, found: Found) => void,
 ): Promise<readonly Verdict<Found>[]> {
   for (const each of lists) {
     each.found = undefined
@@ -103,8 +108,13 @@ export async function decideLists(
   await askTogether(lists, isCommon, atOnce)
   const mayBeNew = atOnce || !canMake(first) ? [] : lists.filter((each) => !hasAll(each))
   if (mayBeNew.length * 2 > lists.length) newKinds.set(first.kind, AT_ONCE)
-  // The first statement may have charged the other lists, so this error is not theirs.
-  const failure = mayBeNew.length > 0 ? await errorOf(askTogether(mayBeNew, isCommon, true)) : undefined
+  let failure: RatelimitError | undefined
+  if (mayBeNew.length > 0) {
+    for (const [place, { list, found }] of lists.entries())
+      if (found && isDecided(list, found)) tell(place, found)
+    // The first statement may have charged the other lists, so an error of the second one is not theirs.
+    failure = await errorOf(askTogether(mayBeNew, isCommon, true))
+  }
   return lists.map((each) => {
     const { found } = each
     if (failure && mayBeNew.includes(each)) return { found, isDecided: false, failure }

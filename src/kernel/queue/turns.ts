@@ -17,11 +17,12 @@ export interface Verdict<Found> {
 
 /**
  * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
- * have in common.
+ * have in common. `tell` gives a list its verdict before the others have theirs.
  */
 export type DecideTogether<List, Found> = (
   lists: readonly List[],
   isCommon: readonly boolean[],
+  tell: (place: number, found: Found) => void,
 ) => Promise<readonly Verdict<Found>[]>
 
 export interface Turn<Found> {
@@ -183,7 +184,8 @@ export class Turns<List extends QueuedList, Found> {
     // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
     this.#ready = new Set(this.#ready)
     const lists = batch.lists.map(({ list }) => list)
-    this.#decide(lists, fitting?.isCommon ?? []).then(
+    const tell = (place: number, found: Found) => batch.lists[place]?.come(found)
+    this.#decide(lists, fitting?.isCommon ?? [], tell).then(
       (verdicts) => this.#decided(batch, verdicts),
       (error) => {
         for (const one of batch.lists) one.fail(error)

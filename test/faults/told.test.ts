@@ -1,0 +1,86 @@
+import type pg from 'pg'
+import { afterEach, expect, test, vi } from 'vitest'
+import { Credits } from '../../src/credits/index.ts'
+import { limitAll, Ratelimit } from '../../src/index.ts'
+import { spend } from '../../src/quota/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { errorOf, limiter, newPrefix, openPool, SECRET, usePools } from './kit.ts'
+
+// Calls of several statements, of which one fails or comes late. Each caller is told what was charged.
+
+const database = useDatabase()
+const server = usePools(database)
+const common = { cleanupProbability: 0, limiter } as const
+/** A busy machine answers sooner. */
+const PATIENCE_MS = 1_000
+const ends: (() => unknown)[] = []
+
+afterEach(async () => {
+  vi.restoreAllMocks()
+  for (const end of ends.splice(0)) await end()
+})
+
+async function usedOf(prefix: string, key = SECRET): Promise<number> {
+  return (await new Ratelimit({ ...common, db: database.db, prefix }).getRemaining(key)).used
+}
+
+type Send = () => Promise<pg.QueryResult>
+
+/** Comes between a pool and its statements. */
+function intercept(pool: pg.Pool, query: (send: Send, text: string) => Promise<unknown>): void {
+  const send = pool.query.bind(pool) as (...sent: unknown[]) => Promise<pg.QueryResult>
+  vi.spyOn(pool, 'query').mockImplementation(async (...sent: unknown[]) => {
+    const [statement] = sent as [string | { readonly text: string }]
+    return query(() => send(...sent), typeof statement === 'string' ? statement : statement.text)
+  })
+}
+
+function both(ratelimit: Ratelimit, key: string) {
+  return limitAll([key, `${key} too`].map((each) => ({ ratelimit, key: each, rate: 2 })))
+}
+
+test('the time of a charged list is over while an empty row is removed: OUTCOME_UNKNOWN', async () => {
+  const { db, pool } = openPool(server.url, { max: 1 })
+  const prefix = newPrefix('told')
+  const paying = new Ratelimit({ ...common, db, prefix, timeout: PATIENCE_MS })
+  await paying.limit(SECRET)
+  const credits = new Credits({ db, prefix: newPrefix('told'), durable: false, timeout: PATIENCE_MS })
+  intercept(pool, async (send, text) => {
+    if (/delete from/.test(text)) pool.connect().then((client) => ends.push(() => client.release()))
+    return send()
+  })
+  const requests = [paying, credits].map((ratelimit) => ({ ratelimit, key: SECRET }))
+  expect(await errorOf(spend(requests, { rate: 3 }))).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  expect(await usedOf(prefix)).toBe(4)
+})
+
+test('of lists that share a statement, a failure of the next one fails only those that it was for', async () => {
+  const { db, pool } = openPool(server.url)
+  const prefix = newPrefix('told')
+  const ratelimit = new Ratelimit({ ...common, db, prefix })
+  for (const key of ['known', 'known too']) await ratelimit.limit(key, { rate: 2 })
+  let sent = 0
+  intercept(pool, async (send) => {
+    if (++sent > 1) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
+    return send()
+  })
+  const [known, unknown] = [both(ratelimit, 'known'), errorOf(both(ratelimit, 'new'))]
+  expect(await unknown).toMatchObject({ code: 'UNREACHABLE' })
+  expect(await known).toMatchObject({ success: true })
+  expect(await Promise.all(['known', 'new'].map((key) => usedOf(prefix, key)))).toEqual([4, 0])
+})
+
+test('a list that is decided is told so before others that share its statement need the next one', async () => {
+  const { db, pool } = openPool(server.url)
+  const ratelimit = new Ratelimit({ ...common, db, prefix: newPrefix('told') })
+  for (const key of ['known', 'known too']) await ratelimit.limit(key, { rate: 2 })
+  const told: string[] = []
+  let sent = 0
+  intercept(pool, async (send) => {
+    if (++sent > 1) await known
+    return send()
+  })
+  const known = both(ratelimit, 'known').then(() => told.push('known'))
+  await both(ratelimit, 'new').then(() => told.push('new'))
+  expect(told).toEqual(['known', 'new'])
+})
