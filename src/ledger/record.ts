@@ -66,6 +66,8 @@ async function inSavepoint<T>(connection: Connection, work: (own: Connection) =>
 async function handOut(write: WriteEntries, tx: Database, entries: readonly Entry[]): Promise<void> {
   try {
     await write(tx, entries)
+    // If the function has hidden the error of a statement, the commit would roll back and say nothing.
+    await execute(tx, sql`select 1`)
   } catch (cause) {
     const error = toRatelimitError(cause)
     // It lost against another transaction, so another try may succeed.

@@ -1,3 +1,5 @@
+import { sql } from 'drizzle-orm'
+import { ledger } from 'drizzle-ratelimit/ledger'
 import type pg from 'pg'
 import { afterEach, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
@@ -83,4 +85,16 @@ test('a list that is decided is told so before others that share its statement n
   const known = both(ratelimit, 'known').then(() => told.push('known'))
   await both(ratelimit, 'new').then(() => told.push('new'))
   expect(told).toEqual(['known', 'new'])
+})
+
+test('a ledger that hides the error of a statement: ENTRIES_FAILED, and nothing is charged', async () => {
+  const { db } = openPool(server.url)
+  const prefix = newPrefix('told')
+  const hides = ledger(async (tx) => {
+    await Promise.resolve(tx.execute(sql`select 1 / 0`)).catch(() => {})
+  })
+  const ratelimit = new Ratelimit({ ...common, db, prefix, use: [hides] })
+  for (const call of [() => ratelimit.limit(SECRET), () => both(ratelimit, SECRET)])
+    expect(await errorOf(call())).toMatchObject({ code: 'ENTRIES_FAILED' })
+  expect(await usedOf(prefix)).toBe(0)
 })
