@@ -1,12 +1,13 @@
 import { sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/node-postgres'
 import { ledger } from 'drizzle-ratelimit/ledger'
-import type pg from 'pg'
+import pg from 'pg'
 import { afterEach, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { errorOf, limiter, newPrefix, openPool, SECRET, usePools } from './kit.ts'
+import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
 
 // Calls of several statements, of which one fails or comes late. Each caller is told what was charged.
 
@@ -97,4 +98,24 @@ test('a ledger that hides the error of a statement: ENTRIES_FAILED, and nothing 
   for (const call of [() => ratelimit.limit(SECRET), () => both(ratelimit, SECRET)])
     expect(await errorOf(call())).toMatchObject({ code: 'ENTRIES_FAILED' })
   expect(await usedOf(prefix)).toBe(0)
+})
+
+test('on a single client, a transaction that is rolled back takes no other charge with it', async () => {
+  const client = new pg.Client({ connectionString: server.url })
+  await client.connect()
+  ends.push(() => client.end())
+  const db = drizzle({ client })
+  const prefix = newPrefix('told')
+  const ratelimit = new Ratelimit({ ...common, db, prefix })
+  await ratelimit.limit(SECRET)
+  let other: Promise<string> | undefined
+  const refuses = ledger(async (tx) => {
+    other = outcomeOf(ratelimit.limit(SECRET))
+    for (let i = 0; i < 5; i++) await tx.execute(sql`select 1`)
+    throw new Error('refused')
+  })
+  const refusing = new Ratelimit({ ...common, db, prefix, use: [refuses] })
+  expect(await errorOf(refusing.limit('refused'))).toMatchObject({ code: 'ENTRIES_FAILED' })
+  expect(await other).toBe('granted')
+  expect(await usedOf(prefix)).toBe(2)
 })

@@ -1,4 +1,4 @@
-import { type Database, sessionOf } from './database.ts'
+import { type Database, isTransaction, sessionOf } from './database.ts'
 import { isOfConnection, toRatelimitError } from './database-error.ts'
 
 /** A client that a pool has handed out. */
@@ -33,7 +33,7 @@ export async function onOwnClient<T>(db: Database, work: (own: Database) => Prom
   const other = sessionOf(db, ['PostgresJsSession'])
   if (other && beginsScopes(other)) return work(withClient(db, other, sendingOnlyWhileOpen(other.client)))
   const session = sessionOf(db, POOLED)
-  if (!session || !isOnPool(session)) return work(db)
+  if (!session || !isOnPool(session)) return inLine(db, () => work(db))
   const client = await session.client.connect()
   let isBroken = false
   const noteBreak = () => {
@@ -54,6 +54,25 @@ export async function onOwnClient<T>(db: Database, work: (own: Database) => Prom
     if (!isBroken) client.off('error', noteBreak)
     client.release(isBroken)
   }
+}
+
+/** The end of the last work on a single client. */
+const lines = new WeakMap<object, Promise<unknown>>()
+
+/**
+ * Does work on a single client after all earlier work on it. Otherwise the statements of others would run in a
+ * transaction that is open there, and be rolled back with it. On any other database the work is done at once.
+ */
+export function inLine<T>(db: Database, work: () => PromiseLike<T>): PromiseLike<T> {
+  const session = isTransaction(db) ? undefined : sessionOf(db, POOLED)
+  if (!session || isOnPool(session)) return work()
+  const client = clientOf(session)
+  const done = (lines.get(client) ?? Promise.resolve()).then(work)
+  lines.set(
+    client,
+    done.catch(() => {}),
+  )
+  return done
 }
 
 /** A single client has no such count. */

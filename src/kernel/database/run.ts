@@ -3,6 +3,7 @@ import { RatelimitError } from '../errors.ts'
 import { type Connection, newSending, watchedParams, withdrawn } from './connection.ts'
 import type { Database } from './database.ts'
 import { isOutdated, isRefusal, neverSent, toRatelimitError } from './database-error.ts'
+import { inLine } from './own-client.ts'
 import { type KnownSize, nameText, type Statement, type Value, type Values } from './statement.ts'
 
 export type Row = Readonly<Record<string, unknown>>
@@ -117,9 +118,14 @@ async function sendStatement(
   params: unknown[],
   execute: (params: unknown[]) => PromiseLike<unknown>,
 ): Promise<readonly Row[]> {
-  if (sending.isWithdrawn) throw withdrawn()
+  // It may have to wait before it is sent.
+  sending.isSent = false
+  const send = () => {
+    if (sending.isWithdrawn) throw withdrawn()
+    return execute(watchedParams(db, params, sending))
+  }
   try {
-    return rowsOf(await execute(watchedParams(db, params, sending)))
+    return rowsOf(await inLine(db, send))
   } catch (reason) {
     const error = toRatelimitError(reason)
     throw sending.isSent ? error : neverSent(error)
@@ -149,7 +155,7 @@ class WrittenQuery extends SQL {
  */
 export async function execute(db: Database, query: SQL): Promise<readonly Row[]> {
   try {
-    return rowsOf(await db.execute(query))
+    return rowsOf(await inLine(db, () => db.execute(query)))
   } catch (error) {
     throw toRatelimitError(error)
   }
