@@ -89,7 +89,10 @@ export class CitusStore implements Store, Steps {
       const answer = answers[place]
       return answer && limiter.startsFull && answer.granted <= 0 ? [key] : []
     })
-    if (unwritten.length > 0) await this.removeEmpty(connection, prefix, unwritten)
+    if (unwritten.length === 0) return answers
+    const removed = this.removeEmpty(connection, prefix, unwritten)
+    // The answers stand, and a sweep removes the rows. In a caller's transaction, a failure has aborted it.
+    await (connection.isTransaction ? removed : removed.catch(() => {}))
     return answers
   }
 

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
+import { citus } from 'drizzle-ratelimit/citus'
 import { ledger } from 'drizzle-ratelimit/ledger'
 import pg from 'pg'
 import { afterEach, expect, test, vi } from 'vitest'
@@ -118,4 +119,18 @@ test('on a single client, a transaction that is rolled back takes no other charg
   expect(await errorOf(refusing.limit('refused'))).toMatchObject({ code: 'ENTRIES_FAILED' })
   expect(await other).toBe('granted')
   expect(await usedOf(prefix)).toBe(2)
+})
+
+test.each([
+  ['is refused', "do $$ begin raise exception using errcode = '42501'; end $$"],
+  ['meets a deadlock', "do $$ begin raise exception using errcode = '40P01'; end $$"],
+])('with citus(), removing an empty row %s: what was charged is told, once', async (_, failure) => {
+  const { db, pool } = openPool(server.url)
+  const prefix = newPrefix('told')
+  const ratelimit = new Ratelimit({ ...common, db, prefix, use: [citus()] })
+  await ratelimit.limit('known')
+  intercept(pool, async (send, text) => (/delete from/.test(text) ? database.rows(failure) : send()))
+  const outcomes = [ratelimit.limit('new', { rate: 2 }), ratelimit.limit('too much', { rate: 101 })]
+  expect(await Promise.all(outcomes.map(outcomeOf))).toEqual(['granted', 'denied'])
+  expect(await usedOf(prefix, 'new')).toBe(2)
 })
