@@ -2,6 +2,7 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import type { LimitResult, Usage } from '../kernel/answers/results.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { answerOnce } from '../kernel/lists/limit-once.ts'
+import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { fundedCall } from './funded.ts'
 import type { CreditLimitOptions } from './options.ts'
 import { sumOf } from './purse.ts'
@@ -31,7 +32,7 @@ export async function givenBack(
     return more.success ? { ...more, returned: returned + (more.returned ?? 0) } : answer
   } catch (error) {
     // What was given back until now counts, unless the transaction is lost anyway.
-    if (account.checker.joined(tx)) throw error
+    if (account.checker.joined(tx) || mayHaveCharged(error)) throw error
     return answer
   }
 }

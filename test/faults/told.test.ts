@@ -134,3 +134,22 @@ test.each([
   expect(await Promise.all(outcomes.map(outcomeOf))).toEqual(['granted', 'denied'])
   expect(await usedOf(prefix, 'new')).toBe(2)
 })
+
+test('a refund of dated credits loses its second answer: OUTCOME_UNKNOWN', async () => {
+  const { db, pool } = openPool(server.url)
+  const prefix = newPrefix('told')
+  const of = { prefix, dated: true, durable: false, cleanupProbability: 0 } as const
+  const [credits, others] = [new Credits({ ...of, db }), new Credits({ ...of, db: database.db })]
+  await credits.grant(SECRET, 5, { id: 'one', priority: 1 })
+  await credits.grant(SECRET, 5, { id: 'two', priority: 2 })
+  await credits.limit(SECRET, { rate: 8 })
+  let sent = 0
+  intercept(pool, async (send) => {
+    const answer = await send()
+    // Others give back to the grants that were found.
+    if (++sent === 1) await others.limit(SECRET, { rate: -3 })
+    if (sent === 4) throw new Error('Connection terminated unexpectedly')
+    return answer
+  })
+  expect(await errorOf(credits.limit(SECRET, { rate: -6 }))).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+})
