@@ -216,6 +216,47 @@ test('a plan that changes while charges of the old one wait', async () => {
   }
 })
 
+test('a subscription by the year, whose month and year end during the calls', async () => {
+  const processes = await twoProcesses<{
+    reports: Quota
+    report(org: app.Org, pages: number): Promise<number>
+  }>('A monthly plan, with an upgrade in the middle')
+  const end = Date.now() + 1500
+  const since = new Date(end)
+  since.setUTCFullYear(since.getUTCFullYear() - 1)
+  const org = { id: 'yearly', plan: 'team', since, timeZone: 'UTC' } as app.Org
+  const limiter = calendarWindow(1000, 'month', { timeZone: 'UTC', anchor: since })
+  const charged = new Map<number, number>()
+  for (let round = 0; Date.now() < end + 300; round++) {
+    const once = { id: `report ${round}`, for: '1d' } as const
+    const calls = processes.map(({ reports }) => reports.limit(org.id, { rate: 3, limiter, once }))
+    const undone = database.db.transaction(async (tx) => {
+      await processes[round % 2 ? 1 : 0].reports.limit(org.id, { rate: 5, limiter, tx })
+      tx.rollback()
+    })
+    await expect(undone).rejects.toThrow()
+    // Both have one id, so one of them has paid.
+    const answers = await Promise.all(calls)
+    const paid = answers.flatMap((answer) => (answer.success && !answer.repeated ? [answer] : []))
+    for (const { start = 0 } of paid) charged.set(start, (charged.get(start) ?? 0) + 3)
+    expect(paid.length).toBeLessThanOrEqual(1)
+  }
+  const used = async () => (await processes[0].reports.getRemaining(org.id, { limiter })).used
+  expect(charged.size).toBe(2)
+  expect(Math.max(...charged.keys())).toBe(end)
+  expect(Math.max(...charged.values())).toBeLessThanOrEqual(1000)
+  expect(await used()).toBe(charged.get(end))
+  const left = 1000 - (await used())
+  // What is left is shared, and neither process grants more.
+  const last = await Promise.allSettled(
+    Array.from({ length: 20 }, (_, call) => processes[call % 2 ? 1 : 0].report(org, Math.ceil(left / 10))),
+  )
+  const granted = last.filter(({ status }) => status === 'fulfilled').length * Math.ceil(left / 10)
+  expect(await used()).toBe(1000 - left + granted)
+  expect(granted).toBeGreaterThan(left - Math.ceil(left / 10))
+  tell('a subscription by the year', 'units', granted)
+})
+
 test('a customer who changes the zone during the calls', async () => {
   const processes = await twoProcesses<{
     lookup(org: string): Promise<LimitResult>
