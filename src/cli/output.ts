@@ -1,4 +1,4 @@
-import { printable } from '../kernel/tables/table-name.ts'
+import { printable } from '../shared/readable.ts'
 import type { Line } from './top/table.ts'
 import type { Pressed, Size } from './top/view.ts'
 

@@ -1,9 +1,9 @@
 import { untilDone } from '../kernel/database/retry.ts'
-import { inTransactionIf } from '../kernel/database/transaction.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { tableNameOf } from '../kernel/store/empty-rows.ts'
+import { inTransactionIf } from '../shared/transaction-if.ts'
 import { isPaidByFunds, type PaidByFunds, type Purse } from './funds.ts'
 import {
   byItself,

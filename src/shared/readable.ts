@@ -36,3 +36,11 @@ export function inLength(lengthMs: number): string {
   const [unit, ms] = UNITS.find(([, each]) => lengthMs % each === 0) ?? ['ms', 1]
   return `${inRule(lengthMs / ms)} ${unit}`
 }
+
+/**
+ * Replaces the characters that a terminal acts on, such as escapes, line ends and marks of direction. Names in
+ * a database may contain them.
+ */
+export function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\ufffd')
+}

@@ -16,7 +16,8 @@ import {
   storageStatements,
   tableShapeOf,
 } from '../kernel/tables/ddl.ts'
-import { printable, quote, SHIPPED } from '../kernel/tables/table-name.ts'
+import { quote, SHIPPED } from '../kernel/tables/table-name.ts'
+import { printable } from '../shared/readable.ts'
 import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
 import { checkStorageOptions, type StorageOptions } from './table-sql.ts'
 

@@ -3,7 +3,7 @@ import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { execute } from '../../kernel/database/run.ts'
 import { tableShapeOf } from '../../kernel/tables/ddl.ts'
-import { printable } from '../../kernel/tables/table-name.ts'
+import { printable } from '../../shared/readable.ts'
 import { optionOf } from '../output.ts'
 import { qualifiedName } from '../tables.ts'
 

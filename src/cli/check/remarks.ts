@@ -5,7 +5,8 @@ import { onlyRow } from '../../kernel/database/rows.ts'
 import { execute } from '../../kernel/database/run.ts'
 import { tableShapeOf } from '../../kernel/tables/ddl.ts'
 import { HIDES_ROWS } from '../../kernel/tables/hidden-rows.ts'
-import { printable, quote } from '../../kernel/tables/table-name.ts'
+import { quote } from '../../kernel/tables/table-name.ts'
+import { printable } from '../../shared/readable.ts'
 import type { TableDifference } from '../../tables/check-tables.ts'
 
 /** What the catalogs say about a table beyond its shape. */

@@ -1,6 +1,5 @@
 import stringWidth from 'string-width'
-import { printable } from '../../kernel/tables/table-name.ts'
-import { inDigits, inTime } from '../../shared/readable.ts'
+import { inDigits, inTime, printable } from '../../shared/readable.ts'
 import { isAtLimit, type TopKey, type TopLimit, type TopReport } from './reading.ts'
 
 /** A line, and how it looks in a terminal. */

@@ -56,33 +56,6 @@ export async function inTransaction<T>(
 /** What a transaction does: it begins, or works, or may have sent its commit. */
 type Stage = 'begin' | 'work' | 'commit'
 
-/** Thrown to roll work back that has done nothing. */
-class RolledBack<T> {
-  readonly found: T
-
-  constructor(found: T) {
-    this.found = found
-  }
-}
-
-/** Runs work as {@link inTransaction} does, and rolls it back unless it `isDone`, so that it keeps no lock. */
-export async function inTransactionIf<T>(
-  connection: Connection,
-  work: (connection: Connection) => Promise<T>,
-  isDone: (found: T) => boolean,
-): Promise<T> {
-  try {
-    return await inTransaction(connection, async (own) => {
-      const found = await work(own)
-      if (!isDone(found)) throw new RolledBack(found)
-      return found
-    })
-  } catch (reason) {
-    if (reason instanceof RolledBack) return reason.found
-    throw reason
-  }
-}
-
 /** Drizzle's sessions on drivers without interactive transactions. */
 const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'PrismaPgSession', 'XataHttpSession']
 

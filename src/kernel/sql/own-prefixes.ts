@@ -18,17 +18,3 @@ export const BLOCKED = ' [blocked]'
 
 /** The prefix of rows that count denials ends with this. No limiter has such a prefix either. */
 export const DENIED = ' [denied]'
-
-export function deniedPrefix(prefix: string): string {
-  return prefix + DENIED
-}
-
-/** The row that counts a key's denials in an hour, or with an empty key, which no limiter has, those of all. */
-export function denialsKey(hour: string, key = ''): string {
-  return `${hour} ${key}`
-}
-
-/** An hour as these rows name it: `2026-01-31T09`. */
-export function hourOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, '2026-01-31T09'.length)
-}

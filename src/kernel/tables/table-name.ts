@@ -36,13 +36,5 @@ export function oidOf(table: RateLimitTable): SQL {
   return sql.raw(`${textLiteral(quotedName(table))}::regclass`)
 }
 
-/**
- * Replaces the characters that a terminal acts on, such as escapes, line ends and marks of direction. Names in
- * a database may contain them.
- */
-export function printable(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\ufffd')
-}
-
 /** The two tables that the package declares. */
 export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

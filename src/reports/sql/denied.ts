@@ -2,7 +2,7 @@ import { and, eq, gte, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, Parameters } from '../../kernel/sql/builder.ts'
-import { hourOf } from '../../kernel/sql/own-prefixes.ts'
+import { hourOf } from '../../shared/denied-rows.ts'
 
 /** The statement that finds `top` of the keys with the most denials since an hour, and how many there are. */
 export function deniedStatement(table: RateLimitTable): Statement {
