@@ -24,7 +24,6 @@ export const TABLES_SQL: string = `
   create table completions (org text not null, text text not null);
   create table renders (id serial primary key, org text not null, cost integer not null, paid_from timestamptz not null,
     state text not null);
-  create table warnings (org text not null, granted integer not null);
   create table top_ups (id serial primary key, org text not null, credits integer not null);
   create table events (id text primary key);
   create table messages (org text not null);
@@ -79,10 +78,6 @@ export const renders: Table<{ id: Id; org: Text; cost: Amount; paidFrom: Time; s
     state: text().notNull(),
   },
 )
-export const warnings: Table<{ org: Text; granted: Amount }> = pgTable('warnings', {
-  org: text().notNull(),
-  granted: integer().notNull(),
-})
 export const topUps: Table<{ id: Id; org: Text; credits: Amount }> = pgTable('top_ups', {
   id: serial(),
   org: text().notNull(),

@@ -21,11 +21,9 @@ import {
   spend,
 } from 'drizzle-ratelimit/quota'
 import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
-import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../../support/docs-app.ts'
 import { quotaPages } from '../../support/recipes.ts'
-import { runs } from '../../support/runs.ts'
 
 // Every block of the pages on quotas and costs is run as it stands there, on PGlite. The limiters' clock
 // is this process' date, which the tests set.
@@ -119,14 +117,6 @@ async function newOrg(id: string, plan: app.Plan, since: string, timeZone = 'UTC
 }
 
 const ROLLBACK = new Error('rollback')
-
-/** A call of a model: what is reserved for it, what it has cost, and which of the open calls ends next. */
-interface Asked {
-  readonly estimate: number
-  readonly cost: number
-  readonly place: number
-  readonly granted: number
-}
 
 /** Does the work in a transaction that is rolled back. */
 async function undone(work: (tx: app.Tx) => Promise<unknown>): Promise<void> {
@@ -808,61 +798,6 @@ describe('the cookbook', () => {
     at('2026-04-01T00:00:00Z')
     await send('org', 80)
     expect(await mails('org')).toEqual([...warnings, '0.8 2026-05-01'])
-  })
-
-  test('a warning of few credits, with any open estimates', async () => {
-    const { ask, prepaid } = await block<{
-      ask(org: string, prompt: string): Promise<string>
-      prepaid: Credits
-    }>('A warning of few credits')
-    const thinking = vi.spyOn(app.llm, 'complete')
-    const warned = () => app.db.$count(app.warnings)
-    const answers = fc.array(
-      fc.record({
-        estimate: fc.integer({ min: 1, max: 9 }),
-        // More than the estimate, less, or nothing: the model has refused.
-        cost: fc.integer({ min: 0, max: 60 }),
-        place: fc.nat(),
-        granted: fc.constantFrom(0, 0, 0, 50),
-      }),
-      { minLength: 1, maxLength: 8 },
-    )
-    let orgs = 0
-    const run = async (asked: readonly Asked[]) => {
-      const org = `prepaid ${orgs++}`
-      let left = 300
-      await prepaid.grant(org, left)
-      const open: { finish(cost: number): void; answered: Promise<string> }[] = []
-      for (const { estimate } of asked) {
-        await new Promise<void>((begun) => {
-          // The estimate is four tokens for each letter.
-          const answered = ask(org, 'x'.repeat(estimate))
-          thinking.mockImplementationOnce(() => {
-            begun()
-            return new Promise((resolve, reject) => {
-              const finish = (tokens: number) =>
-                tokens === 0 ? reject(new app.Refused('overloaded')) : resolve({ text: 'done', tokens })
-              open.push({ finish, answered })
-            })
-          })
-        })
-      }
-      for (const { cost, place, granted } of asked) {
-        if (granted > 0) await prepaid.grant(org, granted)
-        const [one] = open.splice(place % open.length, 1)
-        const told = await warned()
-        one?.finish(cost)
-        await one?.answered
-        left += granted
-        expect((await warned()) - told).toBe(left > 100 && left - cost <= 100 ? 1 : 0)
-        left -= cost
-      }
-      expect(await prepaid.getRemaining(org)).toMatchObject({ remaining: Math.max(left, 0) })
-    }
-    // Few credits are free during a large estimate that costs nothing.
-    await run([{ estimate: 70, cost: 0, place: 0, granted: 0 }])
-    await fc.assert(fc.asyncProperty(answers, run), runs(12))
-    thinking.mockRestore()
   })
 
   test('an admin page, sorted by the share that is used', async () => {
