@@ -21,7 +21,7 @@ function inputOf(targets) {
 const LAYERS = [
   ['schema', 'schema/index.ts'],
   ['core', 'src/ratelimit.ts', 'src/limit-all.ts'],
-  ['hidden', 'src/kernel/tables/hidden-rows.ts'],
+  ['hidden', 'src/kernel/database/hidden-rows.ts'],
   ['tables', 'src/index.ts'],
 ].map(([layer, ...needed], place) => ({
   name: (id, context) =>

@@ -4,13 +4,13 @@ import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } 
 import type { RateLimitTables } from '../schema/index.ts'
 import type { AnyCredits } from './any-credits.ts'
 import type { Database } from './kernel/database/database.ts'
+import { SHIPPED } from './kernel/database/table-name.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { checkTablesGiven } from './kernel/options/checks.ts'
 import { checkOption } from './kernel/options/validate.ts'
-import { tableShapeOf } from './kernel/tables/ddl.ts'
-import { SHIPPED } from './kernel/tables/table-name.ts'
 import { columnsOf } from './reports/row.ts'
 import * as rowNumbers from './reports/row-numbers.ts'
+import { tableShapeOf } from './tables/ddl.ts'
 import { storageSql, tableSql } from './tables/table-sql.ts'
 
 /** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */

@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { checkerOf } from './checker-of.ts'
 import { type PlainReserveOptions, plainReserve as RESERVE_NAMES } from './estimates/options.ts'
 import type { Reserved, ReservedPart } from './estimates/reservation.ts'
 import type { Allowed, Denied, Granted, LimitResult, Usage } from './kernel/answers/results.ts'
@@ -10,7 +11,6 @@ import type { Duration } from './kernel/duration.ts'
 import type { Checker } from './kernel/engine/checker.ts'
 import { expose } from './kernel/engine/handles.ts'
 import { lookAtOne } from './kernel/engine/look-one.ts'
-import { checkerOf } from './kernel/engine/setup.ts'
 import { ownError } from './kernel/errors.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { fixedWindow } from './kernel/limits/fixed-window.ts'

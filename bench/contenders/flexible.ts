@@ -8,7 +8,7 @@ import {
   RateLimiterRes,
   type RateLimiterStoreAbstract,
 } from 'rate-limiter-flexible'
-import { STORAGE_PARAMETERS } from '../../src/kernel/tables/ddl.ts'
+import { STORAGE_PARAMETERS } from '../../src/tables/ddl.ts'
 import { type Contender, type Opened, PERIOD_SECONDS, PLENTY } from './contender.ts'
 
 /** The store without changes. It makes its own table, which is logged. */

@@ -2,8 +2,8 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { execute } from '../kernel/database/run.ts'
+import { quotedName } from '../kernel/database/table-name.ts'
 import { RatelimitError } from '../kernel/errors.ts'
-import { quotedName } from '../kernel/tables/table-name.ts'
 import { hashText } from './hash.ts'
 
 /** The shards of a table, by the lowest hash of each. */

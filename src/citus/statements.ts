@@ -2,7 +2,7 @@ import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../kernel/database/statement.ts'
 import { builder, chain, columnList, link, name, Parameters } from '../kernel/sql/builder.ts'
-import { CALL_COLUMNS, type CallColumn, placed } from '../kernel/sql/calls.ts'
+import { callsFrom } from '../kernel/sql/calls.ts'
 import { fromColumn, lockedColumns, STATE_COLUMNS } from '../kernel/sql/columns.ts'
 import { DECIDED, sentColumns } from '../kernel/sql/decided.ts'
 import { guard } from '../kernel/sql/guard.ts'
@@ -17,17 +17,9 @@ import type { Steps } from '../kernel/store/store.ts'
 // the parameters show that all rows are on one shard. The keys are therefore sent as `key = any(...)`, and each
 // table of a statement has this condition.
 
-/** The calls as a source of rows. `place` is the position of the call. */
-function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
-  return placed(
-    columns,
-    columns.map((column) => parameters.shownArray(column, CALL_COLUMNS[column])),
-  )
-}
-
 /** Whether a row is one of the keys. */
 function isOneOf(table: RateLimitTable, parameters: Parameters): SQL {
-  const keys = parameters.shownArray('key', 'text')
+  const keys = parameters.array('key', 'text', true)
   return sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = any(${keys})`
 }
 
@@ -42,7 +34,7 @@ export function takeShardStatement(source: TakeSource): Statement {
     isOneOf(table, parameters),
   ])
   const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
-    from ${callsFrom(parameters, sent)} join (${row}) as stored on stored.found = call.key`
+    from ${callsFrom(parameters, sent, true)} join (${row}) as stored on stored.found = call.key`
   const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
   const columns = [...calls, ...Object.keys(stored)]
   return takeFrom({ query, columns, sent, isRow, isRare: undefined }, source, parameters, NO_GUARD)
@@ -62,7 +54,7 @@ export function lookShardsStatement(source: LookSource): Statement {
     .from(table)
     .where(isOneOf(table, parameters))
   const rows = {
-    source: sql`${callsFrom(parameters, ['key'])} left join ${name(STORED)} on ${name('found', STORED)} = call.key`,
+    source: sql`${callsFrom(parameters, ['key'], true)} left join ${name(STORED)} on ${name('found', STORED)} = call.key`,
     columns: ['place', 'at', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : sql`coalesce(${name('at')}, ${CLOCK_MS})`
@@ -133,7 +125,7 @@ export const removeWindows: Steps['removeWindows'] = (table, parameters, columns
   const start = fromColumn('windowStart', table.windowStart)
   const read = { found: sql`${table.key}`.as('found'), began: start.as('began') }
   const row = lockedRow(table, read, [isOneOf(table, parameters)])
-  const windows = sql`select found from ${callsFrom(parameters, ['key', 'start'])}
+  const windows = sql`select found from ${callsFrom(parameters, ['key', 'start'], true)}
     join (${row}) as stored on stored.found = call.key and stored.began = call.start`
   const returned = sql.join(Object.values(columns), sql`, `)
   const removed = sql`${deleted(table, parameters)} returning ${returned}`

@@ -1,5 +1,5 @@
-import { tableShapeOf } from '../kernel/tables/ddl.ts'
-import { SHIPPED } from '../kernel/tables/table-name.ts'
+import { SHIPPED } from '../kernel/database/table-name.ts'
+import { tableShapeOf } from '../tables/ddl.ts'
 import type { KitSettings } from './kit.ts'
 import type { TableNames, TableValues } from './tables.ts'
 

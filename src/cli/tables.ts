@@ -1,7 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTable, type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
-import { tableShapeOf } from '../kernel/tables/ddl.ts'
-import { SHIPPED } from '../kernel/tables/table-name.ts'
+import { SHIPPED } from '../kernel/database/table-name.ts'
+import { tableShapeOf } from '../tables/ddl.ts'
 
 /** The options for the names of the tables, for parseArgs. */
 export const TABLE_OPTIONS = {

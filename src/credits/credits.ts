@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { checkerOf } from '../checker-of.ts'
 import { spend as RESERVE_NAMES } from '../estimates/options.ts'
 import type { ReservationName } from '../estimates/settle-options.ts'
 import type { Allowed, Denied, Granted, LimitResult, Usage } from '../kernel/answers/results.ts'
@@ -10,7 +11,6 @@ import { type Duration, parseDuration } from '../kernel/duration.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { calledBy, expose, type Handle } from '../kernel/engine/handles.ts'
 import { lookAtOne } from '../kernel/engine/look-one.ts'
-import { checkerOf } from '../kernel/engine/setup.ts'
 import { own, ownError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { answerEach } from '../kernel/lists/answer-one.ts'

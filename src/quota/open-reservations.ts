@@ -8,10 +8,10 @@ import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct } from '../kernel/database/rows.ts'
 import { runOnce } from '../kernel/database/run.ts'
 import { kept, statementsOf } from '../kernel/database/statement.ts'
+import { SHIPPED } from '../kernel/database/table-name.ts'
 import { checkDatabase, checkRows } from '../kernel/options/checks.ts'
 import { checkKey, checkOption } from '../kernel/options/validate.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
-import { SHIPPED } from '../kernel/tables/table-name.ts'
 import { stateIn } from '../shared/number-columns.ts'
 
 /** Options of `openReservations`. */

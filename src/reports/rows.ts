@@ -1,6 +1,7 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
+import { SHIPPED } from '../kernel/database/table-name.ts'
 import { type Handle, handleOf } from '../kernel/engine/handles.ts'
 import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
@@ -10,7 +11,6 @@ import { checkDatabase, checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkOption, readClock } from '../kernel/options/validate.ts'
 import type { Table } from '../kernel/store/store.ts'
-import { SHIPPED } from '../kernel/tables/table-name.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
 export type PlanOf = (key: string) => Limiter | Promise<Limiter>

@@ -1,6 +1,6 @@
+import { checkerOf } from '../checker-of.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { watchPrefix } from '../kernel/engine/one-prefix.ts'
-import { checkerOf } from '../kernel/engine/setup.ts'
 import { ROWS } from '../kernel/limits/rows.ts'
 import { unlimited } from '../kernel/limits/unlimited.ts'
 import type { RatelimitConfig } from '../kernel/options/config.ts'

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import type { Database } from '../kernel/database/database.ts'
+import { EVERYBODY, HIDES_ROWS, isFor, SELF } from '../kernel/database/hidden-rows.ts'
 import { mustHave, onlyRow } from '../kernel/database/rows.ts'
 import { execute } from '../kernel/database/run.ts'
-import { EVERYBODY, HIDES_ROWS, isFor, SELF } from '../kernel/tables/hidden-rows.ts'
 
 /** A table as the catalogs describe it. */
 export interface FoundTable {

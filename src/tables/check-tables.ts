@@ -1,7 +1,10 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { warnOnce } from '../kernel/base/warn.ts'
 import type { Database } from '../kernel/database/database.ts'
+import { quote, SHIPPED } from '../kernel/database/table-name.ts'
 import { checkDatabase, checkTablesGiven } from '../kernel/options/checks.ts'
+import { printable } from '../shared/readable.ts'
+import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
 import {
   columnDefinition,
   createIndex,
@@ -15,10 +18,7 @@ import {
   setStatistics,
   storageStatements,
   tableShapeOf,
-} from '../kernel/tables/ddl.ts'
-import { quote, SHIPPED } from '../kernel/tables/table-name.ts'
-import { printable } from '../shared/readable.ts'
-import { type FoundIndex, type FoundStore, type FoundTable, readCatalogs } from './catalogs.ts'
+} from './ddl.ts'
 import { checkStorageOptions, type StorageOptions } from './table-sql.ts'
 
 /** One difference between the database and the expected tables. */

@@ -1,8 +1,8 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
+import { SHIPPED } from '../kernel/database/table-name.ts'
 import { checkTablesGiven } from '../kernel/options/checks.ts'
-import { createStatements, storageStatements } from '../kernel/tables/ddl.ts'
-import { SHIPPED } from '../kernel/tables/table-name.ts'
+import { createStatements, storageStatements } from './ddl.ts'
 
 /** Options of how the tables are stored. */
 export interface StorageOptions {

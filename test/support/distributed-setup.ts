@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { beforeEach } from 'vitest'
+import { SHIPPED } from '../../src/kernel/database/table-name.ts'
 import { tableOf } from '../../src/kernel/engine/own-layer.ts'
-import { SHIPPED } from '../../src/kernel/tables/table-name.ts'
 
 // The first call of a process reads where the shards of its table are. Before tests that count statements or
 // let them fail, it has been made, whichever file of the process comes first.

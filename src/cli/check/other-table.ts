@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { execute } from '../../kernel/database/run.ts'
-import { tableShapeOf } from '../../kernel/tables/ddl.ts'
+import { tableShapeOf } from '../../tables/ddl.ts'
 import { limitsIn } from '../limits.ts'
 
 /**

@@ -1,13 +1,13 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
+import { HIDES_ROWS } from '../../kernel/database/hidden-rows.ts'
 import { onlyRow } from '../../kernel/database/rows.ts'
 import { execute } from '../../kernel/database/run.ts'
-import { tableShapeOf } from '../../kernel/tables/ddl.ts'
-import { HIDES_ROWS } from '../../kernel/tables/hidden-rows.ts'
-import { quote } from '../../kernel/tables/table-name.ts'
+import { quote } from '../../kernel/database/table-name.ts'
 import { printable } from '../../shared/readable.ts'
 import type { TableDifference } from '../../tables/check-tables.ts'
+import { tableShapeOf } from '../../tables/ddl.ts'
 
 /** What the catalogs say about a table beyond its shape. */
 interface Surroundings {

@@ -1,4 +1,3 @@
-/** What waits for a signal. */
 interface SignalWaiter {
   readonly ends: Set<() => void>
   readonly onAbort: () => void

@@ -9,7 +9,6 @@ type OptionCheck = (value: unknown, name: string) => void
  */
 export type NamesOf<Options> = Readonly<Record<NameOf<Options>, OptionCheck | true>>
 
-/** The names of some interface's options, with their checks. */
 export type OptionNames = Readonly<Record<string, OptionCheck | true>>
 
 /** The names of options, without those of type `never`, which the interface forbids. */

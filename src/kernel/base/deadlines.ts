@@ -13,13 +13,11 @@ const STEPS = 10
  */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1
 
-/** What has a deadline. */
 export interface Timed {
   /** Its time is over. It must not throw. */
   over(): void
 }
 
-/** When a wait ends. */
 export class Deadline {
   readonly timed: Timed
   /** In the time in which the process was not busy. */

@@ -24,7 +24,6 @@ interface NamingSession {
  * https://www.postgresql.org/docs/current/sql-prepare.html
  */
 export interface Preparing {
-  /** The option `preparedStatements`. */
   readonly wish: boolean | undefined
   /** A pooler has refused a statement. Since then, no connection keeps any. */
   refused: boolean
@@ -32,7 +31,6 @@ export interface Preparing {
   renewed: number
 }
 
-/** A database or transaction, and how to send statements there. */
 export interface Connection {
   readonly db: Database
   readonly isTransaction: boolean
@@ -66,7 +64,6 @@ function namingSession(db: Database): NamingSession | undefined {
   return session && 'prepareQuery' in session ? (session as NamingSession) : undefined
 }
 
-/** How far the statements of some work have come. */
 export interface Sending {
   /** Whether the last statement may have reached the database. */
   isSent: boolean
@@ -74,7 +71,6 @@ export interface Sending {
   isWithdrawn: boolean
 }
 
-/** Work that has sent nothing yet. */
 export function newSending(): Sending {
   return { isSent: false, isWithdrawn: false }
 }

@@ -59,7 +59,6 @@ export function toRatelimitError(error: unknown): RatelimitError {
   return wasNotConnected(cause) ? neverSent(found) : found
 }
 
-/** An error with the message of its code. */
 export function databaseError(
   code: DatabaseCode,
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,

@@ -1,7 +1,6 @@
 import { type Database, isTransaction, sessionOf } from './database.ts'
 import { isOfConnection, toRatelimitError } from './database-error.ts'
 
-/** A client that a pool has handed out. */
 interface Client {
   query(...request: readonly unknown[]): unknown
   on(event: 'error', listener: () => void): unknown
@@ -14,7 +13,6 @@ interface PoolSession {
   readonly client: { connect(): Promise<Client> }
 }
 
-/** A Drizzle session on a client of postgres.js. */
 interface PostgresJsSession {
   readonly client: PostgresJs
 }
@@ -123,7 +121,6 @@ function sendingOnlyWhileOpen(client: PostgresJs): PostgresJs {
   return Object.create(client, { begin: { value: begin } })
 }
 
-/** The connection of a transaction. */
 class TransactionLine {
   #closed: { readonly reason: unknown } | undefined
 

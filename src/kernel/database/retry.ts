@@ -8,7 +8,6 @@ const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
 
 const MAX_TRIES = 10
 
-/** Whether the work lost against another transaction. */
 export function isTransient(error: unknown): boolean {
   return error instanceof RatelimitError && TRANSIENT.has(error.code)
 }

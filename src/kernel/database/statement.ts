@@ -7,7 +7,6 @@ export type Value = string | number | boolean | null
 
 export type Values = Readonly<Record<string, Value>>
 
-/** A statement with a fixed text and parameters. */
 export interface Statement {
   readonly sql: string
   /** The names of its parameters. The first is `$1`. */

@@ -1,7 +1,7 @@
 import type { Moment } from '../base/moment.ts'
+import { quotedName } from '../database/table-name.ts'
 import type { Decision, Request } from '../store/call.ts'
 import type { Target } from '../store/store.ts'
-import { quotedName } from '../tables/table-name.ts'
 
 /** When a call was sent. */
 export interface SentAt {

@@ -1,7 +1,7 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { warnOnce } from '../base/warn.ts'
 import type { Database } from '../database/database.ts'
-import { quotedName } from '../tables/table-name.ts'
+import { quotedName } from '../database/table-name.ts'
 
 /** How many prefixes of a database are remembered, because an application may create any number. */
 const MAX_PREFIXES = 1000

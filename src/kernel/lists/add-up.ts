@@ -1,6 +1,7 @@
 import { isRequest } from '../answers/outcome.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/arrays.ts'
+import { nameOf } from '../database/table-name.ts'
 import type { LimiterCall } from '../engine/checker.ts'
 import { isFound, isFunded } from '../engine/funds.ts'
 import { otherPlan } from '../engine/refusal.ts'
@@ -9,7 +10,6 @@ import { sameLimiter } from '../limits/limiter.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import { type Call, neededBy, type Request, reservedIn } from '../store/call.ts'
 import type { Entry } from '../store/entry.ts'
-import { nameOf } from '../tables/table-name.ts'
 import { mayNeedSeveral, type RowRequest } from './sending.ts'
 
 /** A call that the database decides. */

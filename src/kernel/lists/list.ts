@@ -9,7 +9,7 @@ import { appliesAt } from '../limits/limiter.ts'
 import { compareText } from '../sql/calls.ts'
 import { listStatement } from '../sql/list.ts'
 import { type ListRow, type Pays, sentNumbersOf } from '../sql/list-row.ts'
-import { type Payers, rateOf, spareOf } from '../sql/shares.ts'
+import { ofGroup, type Payers } from '../sql/shares.ts'
 import type { Decision } from '../store/call.ts'
 import { insertEmpty, tableNameOf, tablesOf } from '../store/empty-rows.ts'
 import type { Table } from '../store/store.ts'
@@ -142,8 +142,8 @@ function paysOf(groups: readonly Group[], row: RowRequest): Pays | undefined {
 /** What is sent of the groups: the rate of each, and how much of it need not be paid. */
 export function sentOfGroups(groups: readonly Group[]): readonly (readonly [string, number])[] {
   return groups.flatMap(({ rate, least }, place) => [
-    [rateOf(place), rate] as const,
-    [spareOf(place), rate - least] as const,
+    [ofGroup(place, 'rate'), rate] as const,
+    [ofGroup(place, 'spare'), rate - least] as const,
   ])
 }
 

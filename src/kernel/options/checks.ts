@@ -27,10 +27,6 @@ export function checkTx(tx: unknown): void {
   checkOption(tx === null || isTransaction(tx), 'tx must be a transaction of Drizzle.')
 }
 
-export function checkDuration(value: Duration, name: string): void {
-  parseDuration(value, name)
-}
-
 export function checkTimeout(value: Duration | false, name: string): void {
   if (value !== false) parseDuration(value, name)
 }
@@ -42,7 +38,10 @@ export function checkShare(value: number, name: string): void {
 /** A check that the value is a whole number from 1 to `max`. */
 export function upTo(max: number): (value: number, name: string) => void {
   return (value, name) =>
-    checkOption(isFrom1To(max, value), `${name} must be a whole number from 1 to ${max}.`)
+    checkOption(
+      Number.isSafeInteger(value) && value > 0 && value <= max,
+      `${name} must be a whole number from 1 to ${max}.`,
+    )
 }
 
 /** A check that the value is one of these words. */
@@ -82,7 +81,6 @@ function isLayer(layer: unknown): layer is Layer {
   )
 }
 
-/** Whether it is a share, `{ used }` or `{ left }`. */
 function isThreshold(value: unknown): boolean {
   const isObject = typeof value === 'object' && value !== null
   const [[name, amount] = [], ...others] = isObject ? Object.entries(value) : [['used', value]]
@@ -90,11 +88,6 @@ function isThreshold(value: unknown): boolean {
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
 }
 
-function isFrom1To(max: number, value: number): boolean {
-  return Number.isSafeInteger(value) && value > 0 && value <= max
-}
-
-/** The options that name rows and the clock. */
 type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
 
 export function checkRows(options: Rows): void {

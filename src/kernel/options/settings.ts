@@ -1,9 +1,9 @@
 import { checkOptions, checkSwitch, type NameOf, type OptionNames } from '../base/check-options.ts'
+import { SHIPPED } from '../database/table-name.ts'
+import { parseDuration } from '../duration.ts'
 import type { Limiter } from '../limits/algorithm.ts'
-import { SHIPPED } from '../tables/table-name.ts'
 import {
   checkDatabase,
-  checkDuration,
   checkFunction,
   checkHashKeys,
   checkShare,
@@ -18,7 +18,6 @@ import {
 import type { QuotaConfig, RatelimitConfig } from './config.ts'
 import { checkClock, checkLimiter, checkOption, checkPrefix } from './validate.ts'
 
-/** The name of an option of the constructor. */
 type ConfigName = NameOf<QuotaConfig>
 
 /** The options that have a value also where none is given. */
@@ -46,7 +45,6 @@ export type Settings = {
 
 type Value<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
 
-/** An option of the constructor of `Quota`. */
 type Option<Name extends ConfigName> = {
   /** Throws for a value that it cannot have. */
   check(value: Value<Name>, name: string): void
@@ -74,7 +72,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   synchronousCommit: SWITCH,
   cleanupProbability: { check: checkShare },
   keepEnded: { ...SWITCH, isOfQuota: true },
-  grace: { check: checkDuration, isOfQuota: true },
+  grace: { check: parseDuration, isOfQuota: true },
   inMemoryBlock: SWITCH,
   maxBlockedKeys: { check: upTo(MAX_KEYS), byDefault: 10_000 },
   autoMigrate: SWITCH,
@@ -122,7 +120,6 @@ export function settingsOf(given: Given, offered: Offered): Settings {
 
 type Given = RatelimitConfig | QuotaConfig
 
-/** What a class of limiters offers. */
 export interface Offered {
   /** The default of `durable`. */
   readonly durable: boolean

@@ -20,7 +20,6 @@ export function checkClock(clock: unknown): void {
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
 }
 
-/** Options of a charge, or of a refund. */
 export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
 
 /** The call with these options. Its limiter is the one in the options, or else `own`. */
@@ -91,7 +90,6 @@ export function hashOf(secret: string | true, prefix: string): (key: unknown) =>
   }
 }
 
-/** Whether the key is valid for a row. */
 export function isStorable(key: string, prefix: string): boolean {
   return faultOf(key, prefix) === undefined
 }

@@ -113,13 +113,9 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   #start(): void {
-    while (this.#isWorthOne() && this.#slots.hasRoom()) this.#decide(this.#nextQueues())
+    while (isWorthOne(this.#ready.size, this.#keysUnderWay()) && this.#slots.hasRoom())
+      this.#decide(this.#nextQueues())
     this.#held?.start()
-  }
-
-  /** Whether the ready keys are worth one more statement, given those of their kind that are under way. */
-  #isWorthOne(): boolean {
-    return isWorthOne(this.#ready.size, this.#keysUnderWay())
   }
 
   /** How many keys are under way that could share a statement with the next ready one. */

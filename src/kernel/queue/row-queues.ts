@@ -1,10 +1,8 @@
-/** A waiter for rows. */
 export interface Waiter<Batch> {
   /** The unique names of its rows. */
   readonly rows: readonly string[]
   /** In how many of its rows' queues it is the first. */
   first: number
-  /** What it is under way in. */
   batch: Batch | undefined
 }
 
@@ -18,7 +16,6 @@ interface RowQueue<One, Batch> {
 export class RowQueues<One extends Waiter<Batch>, Batch> {
   readonly #queues = new Map<string, RowQueue<One, Batch>>()
 
-  /** How many wait for the row that most wait for. */
   longest(rows: readonly string[]): number {
     return rows.reduce((most, row) => Math.max(most, this.#queues.get(row)?.waiting.length ?? 0), 0)
   }
@@ -72,7 +69,6 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
     return found
   }
 
-  /** The batch is not under way with these rows any more. */
   end(rows: readonly string[], batch: Batch): void {
     for (const row of rows) {
       const queue = this.#queues.get(row)

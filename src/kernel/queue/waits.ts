@@ -11,7 +11,6 @@ const MAX_OF_KEY = 1_000
 /** How long a call counts where a runtime may cut off its request. Such a call never leaves by itself. */
 const CUT_OFF_MS = 60_000
 
-/** How many calls wait to be sent. */
 export interface WaitingCalls {
   calls: number
 }

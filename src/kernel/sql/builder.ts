@@ -53,14 +53,12 @@ export class Parameters {
    * The `select` hides the array from the planner. Otherwise a short array would look cheap, and the planner
    * would plan each short batch again.
    * https://www.postgresql.org/docs/current/sql-prepare.html#SQL-PREPARE-NOTES
+   *
+   * @param isShown Whether the planner sees the values, so that Citus finds their shard.
    */
-  array(name: string, type: 'text' | 'float8'): SQL {
-    return sql.raw(`(select ${this.#place(name)}::text::${type}[])`)
-  }
-
-  /** The same where the planner sees the values, so that Citus finds their shard. */
-  shownArray(name: string, type: 'text' | 'float8'): SQL {
-    return sql.raw(`${this.#place(name)}::${type}[]`)
+  array(name: string, type: 'text' | 'float8', isShown = false): SQL {
+    const place = this.#place(name)
+    return sql.raw(isShown ? `${place}::${type}[]` : `(select ${place}::text::${type}[])`)
   }
 
   #place(unscoped: string): string {

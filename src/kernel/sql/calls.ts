@@ -28,10 +28,10 @@ export type CallColumn = keyof typeof CALL_COLUMNS
 export type Sent = (what: CallColumn) => SQL<number>
 
 /** The calls as a source of rows. `place` is the position of the call. The first is 1. */
-export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
+export function callsFrom(parameters: Parameters, columns: readonly CallColumn[], isShown = false): SQL {
   return placed(
     columns,
-    columns.map((column) => parameters.array(column, CALL_COLUMNS[column])),
+    columns.map((column) => parameters.array(column, CALL_COLUMNS[column], isShown)),
   )
 }
 

@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { sizeParameter } from '../database/run.ts'
 import type { Statement } from '../database/statement.ts'
-import { oidOf } from '../tables/table-name.ts'
+import { oidOf } from '../database/table-name.ts'
 import { chain, type Link, link, name, type Parameters } from './builder.ts'
 
 /**

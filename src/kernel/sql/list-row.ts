@@ -188,23 +188,6 @@ export function nextOf(
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }
 
-export function writtenRow(
-  row: ChargedRow,
-  decided: DecidedRow,
-  amount: SQL<number>,
-  isDone: SQL,
-  isThere: SQL | undefined,
-  parameters: Parameters,
-): SQL {
-  const { rules } = row
-  const { of } = decided
-  const isCharged = isChargedIn(row, of, isDone)
-  const taken = rules.startsFull
-    ? amount
-    : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
-  return updatedRow(row, decided, nextOf(row, of, taken, parameters), isCharged, isThere, parameters)
-}
-
 export interface DecidedRow {
   readonly link: string
   readonly of: ColumnByName

@@ -19,15 +19,17 @@ import {
   DONE,
   foundColumns,
   foundRow,
+  isChargedIn,
   type ListRow,
+  nextOf,
   type PlacedRow,
   THERE,
   takenAmount,
-  writtenRow,
+  updatedRow,
 } from './list-row.ts'
 import { advancedRows, foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
-import { type Payers, restOf, SHARE, sharesOfRows, spareOf, withNotes } from './shares.ts'
+import { ofGroup, type Payers, SHARE, sharesOfRows, withNotes } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
 
@@ -145,7 +147,9 @@ export function doneRows(
     ...conditions,
     ...verdicts.map(({ lets }) => lets),
     // The rows of each group have enough together.
-    ...groups.map((_, group) => sql`${name(restOf(group))} <= ${parameters.number(spareOf(group))}`),
+    ...groups.map(
+      (_, group) => sql`${name(ofGroup(group, 'rest'))} <= ${parameters.number(ofGroup(group, 'spare'))}`,
+    ),
   ]
   return level('decided', shared, {
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
@@ -165,9 +169,15 @@ export function writtenLink(
   isDone: SQL,
   isThere?: SQL,
 ): Link {
-  const amount = row.pays ? decided.of(SHARE) : takenAmount(row, decided.of, parameters)
-  const isCharged = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
-  return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
+  const { of } = decided
+  const amount = row.pays ? of(SHARE) : takenAmount(row, of, parameters)
+  const isPaid = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
+  const isCharged = isChargedIn(row, of, isPaid)
+  const taken = row.rules.startsFull
+    ? amount
+    : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
+  const next = nextOf(row, of, taken, parameters)
+  return link(`ratelimit_written_${place}`, updatedRow(row, decided, next, isCharged, isThere, parameters))
 }
 
 /** Whether a row of a group changes: it pays something, or settles an estimate at the same time. */

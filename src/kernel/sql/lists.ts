@@ -18,7 +18,7 @@ import {
 } from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
 import { areFree, decidedLinks, madeIn } from './made.ts'
-import { rateOf, spareOf, withNotes } from './shares.ts'
+import { ofGroup, withNotes } from './shares.ts'
 import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts'
 
 export interface ListsSource extends ListSource {
@@ -46,7 +46,7 @@ export function listsStatement(source: ListsSource): Statement {
   })
   const common = all.filter((one): one is CommonRow => isCommon[one.place] === true)
   const each = all.filter(({ place }) => !isCommon[place])
-  const numbers = groups.flatMap((_, group) => [rateOf(group), spareOf(group)])
+  const numbers = groups.flatMap((_, group) => [ofGroup(group, 'rate'), ofGroup(group, 'spare')])
   const ofGroups = new Parameters(numbers)
   const found = foundLists(all, each, numbers, parameters)
   // What is made for one list must not stay if another is not, and each list counts on those before it.

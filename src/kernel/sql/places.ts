@@ -1,8 +1,8 @@
 import { and, isNotNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
+import { oidOf } from '../database/table-name.ts'
 import type { RowKind } from '../limits/algorithm.ts'
 import { ROWS } from '../limits/rows.ts'
-import { oidOf } from '../tables/table-name.ts'
 import { name } from './builder.ts'
 import { isOfKind, type RowColumns, STATE_COLUMNS } from './columns.ts'
 

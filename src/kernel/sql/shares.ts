@@ -10,23 +10,12 @@ import { at, type ListRow, NOTED, PAID_COLUMNS, type PlacedRow, takenAmount } fr
  */
 export type Payers = readonly number[]
 
-export function rateOf(group: number): string {
-  return `group${group}.rate`
-}
-
-/** The parameter with the part of a group's rate that need not be paid. */
-export function spareOf(group: number): string {
-  return `group${group}.spare`
-}
-
-/** The column with the part of a group's rate that none of its rows can pay. */
-export function restOf(group: number): string {
-  return `group${group}.rest`
-}
-
-/** The column that says whether the rows with a debt have more than they owe, and something is left to pay. */
-function isPaidOf(group: number): string {
-  return `group${group}.ispaid`
+/**
+ * A number of a group: its `rate`, the part of it that need not be paid, `spare`, and the `rest` that none of
+ * its rows can pay; or whether the rows with a debt have more than they owe, and something is left to pay.
+ */
+export function ofGroup(group: number, what: 'rate' | 'spare' | 'rest' | 'ispaid'): string {
+  return `group${group}.${what}`
 }
 
 export const SHARE = 'share'
@@ -44,10 +33,10 @@ export function sharesOfRows(
   decided: Level,
   parameters: Parameters,
 ): QueryLevel {
-  const REST = restOf(group)
+  const REST = ofGroup(group, 'rest')
   // If one gave a fraction, limits that count whole units could not pay the rest.
   const isWhole = payers.some((place) => rows[place]?.rules.algorithm.integersOnly)
-  let shared = level('shared', decided, { [REST]: parameters.number(rateOf(group)) })
+  let shared = level('shared', decided, { [REST]: parameters.number(ofGroup(group, 'rate')) })
   for (const place of payers) shared = paidBy(place, shared)
   const debtor = payers.slice(0, -1).find((place) => rows[place]?.pays === 'rest as debt')
   if (debtor === undefined) return shared
@@ -64,7 +53,7 @@ export function sharesOfRows(
 
   /** The row pays what it owes, so that the rows that pay for it pay more. */
   function owed(place: number, below: Level): QueryLevel {
-    const isPaid = isPaidOf(group)
+    const isPaid = ofGroup(group, 'ispaid')
     const available = name(at(place, 'available'))
     const left = sql.join([available, ...payingFor(rows, payers)], sql` + `)
     const owes = level('owes', below, { [isPaid]: sql`${name(REST)} > ${ZERO} and ${left} > ${ZERO}` })
@@ -78,7 +67,7 @@ export function sharesOfRows(
     const own = sql`${available} + ${sql.raw(String(rules.algorithm.tolerance))}::float8`
     const most =
       pays === 'available after debt'
-        ? sql`case when ${name(isPaidOf(group))} then ${own} else ${ZERO} end`
+        ? sql`case when ${name(ofGroup(group, 'ispaid'))} then ${own} else ${ZERO} end`
         : own
     const left = isWhole ? sql`greatest(floor(${most}), ${ZERO})` : sql`greatest(${available}, ${ZERO})`
     const isEnough = sql`${name(REST)} <= ${most}`
@@ -150,7 +139,7 @@ function leftBy(groups: readonly Payers[], group: number, parameters: Parameters
   const shares = payers.map((place) => name(at(place, SHARE)))
   return {
     ...PAID_NOTHING,
-    rate: sql<number>`${sql.join([parameters.number(rateOf(group)), ...shares], sql` - `)}`,
+    rate: sql<number>`${sql.join([parameters.number(ofGroup(group, 'rate')), ...shares], sql` - `)}`,
   }
 }
 

@@ -108,7 +108,6 @@ export interface Decision extends Snapshot {
   readonly prefetched?: AnswerInAdvance
 }
 
-/** The answer to a call that units in memory have granted. */
 export interface AnswerInAdvance {
   readonly success: true
   readonly limit: number

@@ -1,14 +1,13 @@
 import { onFirstUse } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Row } from '../database/run.ts'
+import { quotedName } from '../database/table-name.ts'
 import { RatelimitError } from '../errors.ts'
 import { SECURED } from '../sql/look.ts'
-import { quotedName } from '../tables/table-name.ts'
 import type { Table } from './store.ts'
 
-const hiddenRows = /* @__PURE__ */ onFirstUse(() => import('../tables/hidden-rows.ts'))
+const hiddenRows = /* @__PURE__ */ onFirstUse(() => import('../database/hidden-rows.ts'))
 
-/** How long a policy that shows all rows counts as there. */
 const MAX_AGE_MS = 10_000
 
 const seenAt = new WeakMap<Table, number>()

@@ -17,7 +17,6 @@ export class Sweeper {
   readonly #keepEnded: boolean
   #restsUntil = Number.NEGATIVE_INFINITY
 
-  /** @param keepEnded Whether to keep windows that have ended. */
   constructor(rows: Target, keepEnded: boolean) {
     this.#rows = rows
     this.#keepEnded = keepEnded
@@ -48,7 +47,6 @@ export class Sweeper {
   }
 }
 
-/** Deletes some expired rows of a prefix, by one statement. */
 export async function sweepTable(
   { table, statements }: Pick<Table, 'table' | 'statements'>,
   ...[db, prefix, clock, keepEnded]: Parameters<Store['sweep']>

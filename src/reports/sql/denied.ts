@@ -18,7 +18,7 @@ export function deniedStatement(table: RateLimitTable): Statement {
 /** The statement that finds how many denials rows have counted, by their keys. It reads no other rows. */
 export function deniedByHourStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const isOne = sql`${table.key} = any(${parameters.shownArray('keys', 'text')})`
+  const isOne = sql`${table.key} = any(${parameters.array('keys', 'text', true)})`
   return parameters.render(
     builder
       .select({ key: table.key, denials: sql`${table.count}`.as('denials') })

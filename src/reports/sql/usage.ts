@@ -115,8 +115,7 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules, isShown: 
   const parameters = new Parameters(numbers)
   const { gate, isBlock, blocked } = blockOf(table, parameters)
   const columns = { ...rowColumns(table, rules.algorithm), blocked }
-  const array = (each: string, type: 'text' | 'float8') =>
-    isShown ? parameters.shownArray(each, type) : parameters.array(each, type)
+  const array = (each: string, type: 'text' | 'float8') => parameters.array(each, type, isShown)
   const arrays = [array('key', 'text'), ...numbers.map((each) => array(each, 'float8'))]
   const calls = placed(['key', ...numbers], arrays)
   const isPrefix = sql`${table.prefix} = ${parameters.text('prefix')}`

@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
+import { quotedName, textLiteral } from '../../kernel/database/table-name.ts'
 import { name } from '../../kernel/sql/builder.ts'
-import { quotedName, textLiteral } from '../../kernel/tables/table-name.ts'
 
 // A transaction that holds a slot holds two advisory locks, because others see neither its new rows nor its
 // changes: one on the name of the key, and one on the number of the slot, which is the name plus the number.

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import { optionOf, redact } from '../../../src/cli/output.ts'
 import { citusMigration, storageMigration } from '../../../src/cli/storage.ts'
-import { SHIPPED } from '../../../src/kernel/tables/table-name.ts'
+import { SHIPPED } from '../../../src/kernel/database/table-name.ts'
 
 // What the command says without a project and without a database. test/distribution/packed has the rest.
 

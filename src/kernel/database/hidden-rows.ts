@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Database } from '../database/database.ts'
-import { onlyRow } from '../database/rows.ts'
-import { execute } from '../database/run.ts'
+import type { Database } from './database.ts'
+import { onlyRow } from './rows.ts'
+import { execute } from './run.ts'
 
 // Looks and `checkTables` ask whether rows may be hidden.
 

@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
-import type { RateLimitTables } from '../../../schema/index.ts'
-import type { Database } from '../database/database.ts'
-import { uncharged } from '../database/database-error.ts'
-import { onlyRow } from '../database/rows.ts'
-import { execute } from '../database/run.ts'
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Database } from '../kernel/database/database.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
+import { onlyRow } from '../kernel/database/rows.ts'
+import { execute } from '../kernel/database/run.ts'
+import { quotedName, textLiteral } from '../kernel/database/table-name.ts'
 import { createStatements, storageStatements } from './ddl.ts'
-import { quotedName, textLiteral } from './table-name.ts'
 
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 

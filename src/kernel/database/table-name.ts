@@ -36,5 +36,4 @@ export function oidOf(table: RateLimitTable): SQL {
   return sql.raw(`${textLiteral(quotedName(table))}::regclass`)
 }
 
-/** The two tables that the package declares. */
 export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

@@ -1,20 +1,20 @@
-import { distinctThresholds } from '../answers/thresholds.ts'
-import { onFirstUse } from '../base/once.ts'
-import { connectionTo } from '../database/connection.ts'
-import { parseDuration } from '../duration.ts'
-import type { AnyLayer } from '../options/choices.ts'
-import type { RatelimitConfig } from '../options/config.ts'
-import type { Settings } from '../options/settings.ts'
-import { hashOf, readClock } from '../options/validate.ts'
-import { watchFor } from '../queue/waits.ts'
-import { Timeout } from './bounds.ts'
-import { Checker } from './checker.ts'
-import { watchPrefix } from './one-prefix.ts'
-import { isOfOthers, partsIn, tableOf } from './own-layer.ts'
-import type { Parts } from './parts.ts'
-import { type GoOn, sweepsOf } from './sweeps.ts'
+import { distinctThresholds } from './kernel/answers/thresholds.ts'
+import { onFirstUse } from './kernel/base/once.ts'
+import { connectionTo } from './kernel/database/connection.ts'
+import { parseDuration } from './kernel/duration.ts'
+import { Timeout } from './kernel/engine/bounds.ts'
+import { Checker } from './kernel/engine/checker.ts'
+import { watchPrefix } from './kernel/engine/one-prefix.ts'
+import { isOfOthers, partsIn, tableOf } from './kernel/engine/own-layer.ts'
+import type { Parts } from './kernel/engine/parts.ts'
+import { type GoOn, sweepsOf } from './kernel/engine/sweeps.ts'
+import type { AnyLayer } from './kernel/options/choices.ts'
+import type { RatelimitConfig } from './kernel/options/config.ts'
+import type { Settings } from './kernel/options/settings.ts'
+import { hashOf, readClock } from './kernel/options/validate.ts'
+import { watchFor } from './kernel/queue/waits.ts'
 
-const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
+const migration = /* @__PURE__ */ onFirstUse(() => import('./tables/auto-migrate.ts'))
 
 /**
  * The checker of these settings.
@@ -31,7 +31,7 @@ export function checkerOf(settings: Settings): Checker {
   const kind = limiter.stored ? limiter.rows : undefined
   const isWatched = kind !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
-  if (onError !== 'throw') import('./degrading.ts').catch(() => {})
+  if (onError !== 'throw') import('./kernel/engine/degrading.ts').catch(() => {})
   const migrates = settings.autoMigrate && !autoMigrateForbidden()
   const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
   const rows: Parts['rows'] = {

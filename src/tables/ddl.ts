@@ -1,8 +1,8 @@
 import type { SQL } from 'drizzle-orm'
 import { getTableConfig, PgDialect, type PgPolicy } from 'drizzle-orm/pg-core'
-import type { RateLimitTable, RateLimitTables } from '../../../schema/index.ts'
-import { onceFor } from '../base/once.ts'
-import { quote, quotedName, textLiteral } from './table-name.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { onceFor } from '../kernel/base/once.ts'
+import { quote, quotedName, textLiteral } from '../kernel/database/table-name.ts'
 
 /** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
@@ -22,7 +22,6 @@ export interface TableShape {
   readonly primaryKey: readonly string[]
   readonly index: readonly string[]
   readonly indexName: string
-  /** Whether row level security is declared. */
   readonly rls: boolean
   readonly policies: readonly PgPolicy[]
 }
@@ -120,7 +119,6 @@ export function setStatistics(quoted: string, { prefix }: RateLimitTable): strin
   return `ALTER TABLE ${quoted} ALTER COLUMN ${quote(prefix.name)} SET STATISTICS 0`
 }
 
-/** Switches row level security on. */
 export function secure(quoted: string): string {
   return `ALTER TABLE ${quoted} ENABLE ROW LEVEL SECURITY`
 }
