@@ -1,5 +1,5 @@
-import { type Answered, answerOf } from '../kernel/answers/answer.ts'
-import { type Outcome, paymentOf } from '../kernel/answers/outcome.ts'
+import { type Answered, AnswerTo } from '../kernel/answers/answer.ts'
+import { type Outcome, paidWith, paymentOf } from '../kernel/answers/outcome.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { channels } from '../kernel/diagnostics.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
@@ -12,6 +12,7 @@ import { checkOption } from '../kernel/options/validate.ts'
 import type { Call } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
 import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
+import { type Attempt, attemptOf } from './attempt.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -28,12 +29,13 @@ export async function blockUntilReady(
   checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   const { prefix } = checker.rows.namespace
   const answering = () =>
-    untilAllowed<LimitResult>(
+    untilAllowed<Attempt>(
       { timeoutMs, signal },
       (leftMs, denial) => answerWithin(leftMs, checker, call, signal, denial),
       (waitMs) => channels.wait?.publish({ prefix, key: call.key, waitMs }),
     )
-  return watched([{ checker, call }], undefined, answering, (answer) => [{ answer }])
+  const { answered } = await watched([{ checker, call }], undefined, answering, ({ answered }) => answered)
+  return (answered[0] as Answered).answer
 }
 
 /** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
@@ -42,8 +44,8 @@ async function answerWithin(
   checker: Checker,
   call: Call,
   signal: AbortSignal | undefined,
-  denial: LimitResult | undefined,
-): Promise<LimitResult> {
+  denial: Attempt | undefined,
+): Promise<Attempt> {
   const { bounds } = checker.alone
   const ownMs = bounds?.time.ms ?? Number.POSITIVE_INFINITY
   let isOver = false
@@ -62,15 +64,15 @@ async function answerWithin(
   try {
     const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
     const blocked = await denialAtGate(checker, call, undefined, looking)
-    if (blocked) return blocked
+    if (blocked) return attemptOf([{ answer: blocked, paid: paidWith(0) }], false)
     signal?.throwIfAborted()
-    return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), checker.terms.reporting)
+    const outcome = await checker.decide(call, undefined, { ...looking, giveBack })
+    return attemptOf([new AnswerTo(outcome, checker.terms.reporting)], false)
   } catch (error) {
     signal?.throwIfAborted()
     // A late grant is given back, so the last denial still holds.
     if (denial && isOver) return denial
-    const [degradedTo] = await degraded(error, [{ checker, call }])
-    const { answer } = degradedTo as Answered
+    const answer = attemptOf(await degraded(error, [{ checker, call }]), false)
     resolvePassed(answer.success)
     return answer
   } finally {

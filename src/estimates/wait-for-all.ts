@@ -10,10 +10,11 @@ import { degraded, watched } from '../kernel/engine/layers.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
-import { callsOf, combined, retryAfterAll, wasRepeated } from '../kernel/lists/requests.ts'
+import { callsOf, combined } from '../kernel/lists/requests.ts'
 import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
+import { type Attempt, attemptOf } from './attempt.ts'
 import { blockUntilReady } from './block-until-ready.ts'
 import { isPaidByFunds } from './funds.ts'
 import { settle } from './settle.ts'
@@ -49,20 +50,18 @@ async function waitForList(
   const { prefix } = checker.rows.namespace
   const ids = [await idCall(once, [each])]
   const late = (found: Promise<Answered[]>) => (once ? undefined : giveBackLate([each], found))
-  const check = async (leftMs: number, denial: LimitResult | undefined): Promise<LimitResult> => {
+  const check = async (leftMs: number, denial: Attempt | undefined) => {
     const found = await unlessOver(answerTogether([each], undefined, ids), leftMs, signal, late)
     if (!found && denial) return denial
     // It may have waited for its own key, so `onError: 'allow'` does not let it pass.
-    const [answered] = found ?? (await degraded(timedOut(true, true), [each]))
-    return (answered as Answered).answer
+    return attemptOf(found ?? (await degraded(timedOut(true, true), [each])), once !== undefined)
   }
   const answering = () =>
     untilAllowed({ timeoutMs, signal }, check, (waitMs) =>
       channels.wait?.publish({ prefix, key: call.key, waitMs }),
     )
-  return watched([each], undefined, answering, (answer) => [
-    { answer, rate: wasRepeated(answer) ? 0 : undefined },
-  ])
+  const { answered } = await watched([each], undefined, answering, (last) => reportsOf(last.answered))
+  return (answered[0] as Answered).answer
 }
 
 /**
@@ -86,7 +85,7 @@ export async function waitForAll<Request extends Requested>(
   const check = async (leftMs: number, denial: Attempt | undefined) => {
     const answers = answerTogether(calls, undefined, ids)
     const found = await unlessOver(answers, denial ? leftMs : Number.POSITIVE_INFINITY, signal, late)
-    return found ? attemptOf(found) : (denial as Attempt)
+    return found ? attemptOf(found, once !== undefined) : (denial as Attempt)
   }
   const onWait = (waitMs: number, { answered }: Attempt) => {
     for (const [place, { checker, call }] of calls.entries()) {
@@ -96,17 +95,6 @@ export async function waitForAll<Request extends Requested>(
   }
   const waiting = async () => (await untilAllowed({ timeoutMs, signal }, check, onWait)).answered
   return combined(requests, await own(watched(calls, undefined, waiting, reportsOf)))
-}
-
-interface Attempt {
-  readonly answered: Answered[]
-  readonly success: boolean
-  readonly retryAfter: number
-}
-
-function attemptOf(answered: Answered[]): Attempt {
-  const success = answered.every(({ answer }) => answer.success)
-  return { answered, success, retryAfter: retryAfterAll(answered) }
 }
 
 /**

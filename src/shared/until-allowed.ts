@@ -10,14 +10,16 @@ export interface Patience {
   readonly signal: AbortSignal | undefined
 }
 
+type Tried = Pick<LimitResult, 'success' | 'retryAfter'> & { readonly mayBeCharged: boolean }
+
 /**
  * Tries again after each `retryAfter`, until the answer is an allowance, or until no later one can come in
- * time.
+ * time. A try that may have charged is the last one, because the next one could charge again.
  *
  * @param attempt Gets the rest of the time, and the last denial. If it returns that one, the time is over.
  * @param onWait Called before each wait.
  */
-export async function untilAllowed<T extends Pick<LimitResult, 'success' | 'retryAfter'>>(
+export async function untilAllowed<T extends Tried>(
   { timeoutMs, signal }: Patience,
   attempt: (leftMs: number, denial: T | undefined) => Promise<T>,
   onWait: (waitMs: number, denial: T) => void,
@@ -28,7 +30,8 @@ export async function untilAllowed<T extends Pick<LimitResult, 'success' | 'retr
     signal?.throwIfAborted()
     const leftMs = timeoutMs === 0 ? Number.POSITIVE_INFINITY : endsAt - performance.now()
     const answer = await attempt(leftMs, denial)
-    if (answer.success || answer === denial || performance.now() + answer.retryAfter > endsAt) return answer
+    const isLast = answer.success || answer.mayBeCharged || answer === denial
+    if (isLast || performance.now() + answer.retryAfter > endsAt) return answer
     denial = answer
     const waitMs = Math.max(answer.retryAfter, 1)
     onWait(waitMs, answer)

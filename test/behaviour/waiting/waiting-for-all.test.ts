@@ -170,3 +170,43 @@ describe('refuses before any SQL', () => {
     })
   })
 })
+
+describe('an answer that is lost', () => {
+  const once = { id: 'event', for: '1h' } as const
+  const waits: Record<string, (ratelimit: Ratelimit) => Promise<{ success: boolean }>> = {
+    'of one call': (ratelimit: Ratelimit) => ratelimit.blockUntilReady('org', wait),
+    'of a list': (ratelimit: Ratelimit) => limitAll([{ ratelimit, key: 'org' }], { wait }),
+  }
+
+  /** A limiter whose first answer of a wait is lost. */
+  async function losing(prefix: string) {
+    let loses = false
+    const db = counting(database.db)
+    const execute: Database['execute'] = (query) => {
+      const answer = db.execute(query)
+      if (!loses) return answer
+      loses = false
+      const lost = new Error('the connection has ended')
+      return answer.then(() => Promise.reject(lost))
+    }
+    const limiter = Ratelimit.fixedWindow(5, '1h')
+    const common = { db: { ...db, execute }, clock, limiter, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...common, onError: 'deny', prefix })
+    await ratelimit.limit('org')
+    loses = true
+    return { ratelimit, used: async () => (await ratelimit.getRemaining('org')).used }
+  }
+
+  test.each(Object.entries(waits))('ends the wait %s, which charges no second time', async (name, call) => {
+    const { ratelimit, used } = await losing(`lost ${name}`)
+    expect(await letWait(call(ratelimit))).toMatchObject({ success: false })
+    expect(await used()).toBe(2)
+  })
+
+  test('is asked for again if the call has an id', async () => {
+    const { ratelimit, used } = await losing('lost with an id')
+    const request = { ratelimit, key: 'org' }
+    expect(await letWait(limitAll([request], { wait, once }))).toMatchObject({ repeated: true })
+    expect(await used()).toBe(2)
+  })
+})
