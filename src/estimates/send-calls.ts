@@ -1,5 +1,4 @@
 import { type Answered, grantedIn, letPass } from '../kernel/answers/answer.ts'
-import type { Database } from '../kernel/database/database.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import type { Funds } from '../kernel/engine/funds.ts'
@@ -23,7 +22,7 @@ interface SentCalls {
 /** Sends calls some of which may have rows that only a read can find. During an outage it throws. */
 export function sendCalls(
   calls: readonly LimiterCall[],
-  tx: Database | undefined,
+  tx: At,
   sentWithOf: (payers: readonly Payer[]) => SentWith,
 ): Promise<SentCalls> {
   if (!calls.some(isPaidByFunds)) return sendIn(calls, tx, sentWithOf)

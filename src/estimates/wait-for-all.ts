@@ -7,12 +7,14 @@ import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
+import { shortestTimeoutOf } from '../kernel/engine/within-timeout.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
 import { callsOf, combined } from '../kernel/lists/requests.ts'
 import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
+import { UNHURRIED } from '../shared/unhurried.ts'
 import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
 import { type Attempt, attemptOf } from './attempt.ts'
 import { blockUntilReady } from './block-until-ready.ts'
@@ -49,9 +51,8 @@ async function waitForList(
   checkOption(!checker.joined(undefined), 'blockUntilReady cannot wait inside a transaction.')
   const { prefix } = checker.rows.namespace
   const ids = [await idCall(once, [each])]
-  const late = (found: Promise<Answered[]>) => (once ? undefined : giveBackLate([each], found))
   const check = async (leftMs: number, denial: Attempt | undefined) => {
-    const found = await unlessOver(answerTogether([each], undefined, ids), leftMs, signal, late)
+    const found = await answersWithin(leftMs, [each], ids, signal)
     if (!found && denial) return denial
     // It may have waited for its own key, so `onError: 'allow'` does not let it pass.
     return attemptOf(found ?? (await degraded(timedOut(true, true), [each])), once !== undefined)
@@ -81,10 +82,8 @@ export async function waitForAll<Request extends Requested>(
   const isJoined = calls.some(({ checker }) => checker.joined(tx))
   checkOption(!isJoined, 'limitAll cannot wait inside a transaction.')
   const ids = [await idCall(once, calls)]
-  const late = (answers: Promise<Answered[]>) => (once ? undefined : giveBackLate(calls, answers))
   const check = async (leftMs: number, denial: Attempt | undefined) => {
-    const answers = answerTogether(calls, undefined, ids)
-    const found = await unlessOver(answers, denial ? leftMs : Number.POSITIVE_INFINITY, signal, late)
+    const found = await answersWithin(denial ? leftMs : Number.POSITIVE_INFINITY, calls, ids, signal)
     return found ? attemptOf(found, once !== undefined) : (denial as Attempt)
   }
   const onWait = (waitMs: number, { answered }: Attempt) => {
@@ -95,6 +94,25 @@ export async function waitForAll<Request extends Requested>(
   }
   const waiting = async () => (await untilAllowed({ timeoutMs, signal }, check, onWait)).answered
   return combined(requests, await own(watched(calls, undefined, waiting, reportsOf)))
+}
+
+/**
+ * The answers of a check, or undefined if the wait is over before they come. Then the `timeout` of the limiters
+ * ends the check no more: what it charges late is given back, unless it has used an id.
+ */
+async function answersWithin(
+  endsInMs: number,
+  calls: readonly LimiterCall[],
+  ids: readonly (LimiterCall | undefined)[],
+  signal: AbortSignal | undefined,
+): Promise<Answered[] | undefined> {
+  const { bounds } = shortestTimeoutOf(calls.map(({ checker }) => checker)).alone
+  const time = new CallTime(bounds?.time ?? new Timeout(Number.POSITIVE_INFINITY))
+  const answers = answerTogether(calls, time, ids).finally(() => time.stop())
+  const usesId = ids.some((id) => id !== undefined)
+  return unlessOver(answers, endsInMs, signal, (late) => {
+    if (!usesId) giveBackLate(calls, time, late)
+  })
 }
 
 /**
@@ -134,17 +152,19 @@ function unlessOver<T>(
   })
 }
 
-/** Gives back what calls charge whose answers nobody waits for. So it has no timeout. */
-function giveBackLate(calls: readonly LimiterCall[], answers: Promise<Answered[]>): void {
+/** Gives back what calls charge whose answers nobody waits for. */
+function giveBackLate(calls: readonly LimiterCall[], time: CallTime, answers: Promise<Answered[]>): void {
   const [{ checker }] = calls as readonly [LimiterCall]
+  time.stop()
+  const deadline = UNHURRIED.time.begin(time)
   const givingBack = async () => {
-    const answered = await answers
+    const answered = await answers.finally(() => deadline.stop())
     const charged = calls
       .map((each, place) => chargedBy(each, answered[place] as Answered, false))
       .filter(({ estimate }) => estimate.paid.rate > 0)
-    const costs = { each: charged.map(() => 0) }
-    const unhurried = new CallTime(new Timeout(Number.POSITIVE_INFINITY))
-    if (charged.length > 0) await settle(charged, { costs }, unhurried)
+    if (charged.length === 0) return
+    const settling = new CallTime(UNHURRIED.time)
+    await settle(charged, { costs: { each: charged.map(() => 0) } }, settling).finally(() => settling.stop())
   }
   checker.alone.goOn(givingBack().catch(() => {}))
 }

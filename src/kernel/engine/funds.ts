@@ -1,5 +1,4 @@
 import type { Answered } from '../answers/answer.ts'
-import type { Database } from '../database/database.ts'
 import type { Call, Request } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
@@ -13,7 +12,7 @@ export interface Funds {
   /** Charges all calls of a list, or none. Some may be of others. It throws during an outage. */
   chargeAll(
     calls: readonly LimiterCall[],
-    tx: Database | undefined,
+    tx: At,
     ids: readonly (LimiterCall | undefined)[],
   ): Promise<Answered[]>
 }

@@ -13,6 +13,7 @@ import { paidWith, paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { Database } from '../database/database.ts'
+import type { At } from '../engine/bounds.ts'
 import type { LimiterCall } from '../engine/checker.ts'
 import { isFunded } from '../engine/funds.ts'
 import { degraded, watched } from '../engine/layers.ts'
@@ -74,7 +75,7 @@ export function reportsOf(answered: readonly Answered[]): Report[] {
 /** The answers to calls that were decided once. During an outage, `onError` answers. */
 export async function answerTogether(
   calls: readonly LimiterCall[],
-  tx: Database | undefined,
+  tx: At,
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
   try {

@@ -136,6 +136,26 @@ test('a wait that is over during a check gives the last denial, and what the che
   await untilEqual(async () => (await byRequest.getRemaining('org')).used, 0)
 })
 
+test('a check goes on after its own timeout if the wait is over, and what it charges is given back', async () => {
+  const held = holding(counting(database.db))
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const common = { db: held.db, clock, limiter, timeout: 1000, cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...common, prefix: 'own timeout' })
+  const used = async () => (await ratelimit.getRemaining('org')).used
+  await ratelimit.limit('org')
+  const [before, controller] = [sent.statements, new AbortController()]
+  const { signal } = controller
+  held.close()
+  const refused = expect(limitAll([{ ratelimit, key: 'org' }], { wait, signal })).rejects.toThrow('enough')
+  while (sent.statements === before) await new Promise(setImmediate)
+  controller.abort(new Error('enough'))
+  await refused
+  vi.advanceTimersByTime(2000)
+  held.open()
+  await untilEqual(used, 1)
+  expect(ownTimers()).toEqual([])
+})
+
 test('an error of a check ends the wait', async () => {
   let fails = false
   const db = counting(database.db)
