@@ -8,6 +8,7 @@ import { CallTime } from '../kernel/engine/call-time.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { denialAtGate } from '../kernel/engine/gate.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
+import { publishError } from '../kernel/engine/watch.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Call } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
@@ -81,7 +82,7 @@ async function answerWithin(
   }
 }
 
-/** Gives back a late grant. */
+/** Gives back a late grant. Its error has no caller, so it is only published. */
 async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   const { call, decision, place } = outcome
   if (call.purpose !== 'take' || place >= decision.granted) return
@@ -90,5 +91,7 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
   try {
     await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, UNHURRIED)
-  } catch {}
+  } catch (error) {
+    publishError(checker, call, error)
+  }
 }

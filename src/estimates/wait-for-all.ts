@@ -7,6 +7,7 @@ import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
+import { publishError } from '../kernel/engine/watch.ts'
 import { shortestTimeoutOf } from '../kernel/engine/within-timeout.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
@@ -164,7 +165,13 @@ function giveBackLate(calls: readonly LimiterCall[], time: CallTime, answers: Pr
       .filter(({ estimate }) => estimate.paid.rate > 0)
     if (charged.length === 0) return
     const settling = new CallTime(UNHURRIED.time)
-    await settle(charged, { costs: { each: charged.map(() => 0) } }, settling).finally(() => settling.stop())
+    try {
+      await settle(charged, { costs: { each: charged.map(() => 0) } }, settling)
+    } catch (error) {
+      for (const { each } of charged) publishError(each.checker, each.call, error)
+    } finally {
+      settling.stop()
+    }
   }
   checker.alone.goOn(givingBack().catch(() => {}))
 }

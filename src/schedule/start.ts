@@ -1,6 +1,7 @@
 import { afterCalls, type Outcome } from '../kernel/answers/outcome.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
+import { publishError } from '../kernel/engine/watch.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
 import type { Request } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
@@ -28,7 +29,9 @@ function decideOnce(checker: Checker, call: Request, tx: At): Promise<Outcome> {
     if (!isGiven) return
     try {
       await checker.decide(cancelOf(call, startsAt), undefined, UNHURRIED)
-    } catch {}
+    } catch (error) {
+      publishError(checker, call, error)
+    }
   }
   const bounds = checker.boundsOf(tx)
   return checker.decide(call, tx, bounds && { ...bounds, giveBack })

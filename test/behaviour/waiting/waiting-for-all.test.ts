@@ -1,3 +1,4 @@
+import { channel } from 'node:diagnostics_channel'
 import { describe, expect, test, vi } from 'vitest'
 import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { ownTimers } from '../../support/timers.ts'
@@ -154,6 +155,41 @@ test('a check goes on after its own timeout if the wait is over, and what it cha
   held.open()
   await untilEqual(used, 1)
   expect(ownTimers()).toEqual([])
+})
+
+test.each(['one call', 'a list'])('%s: a late charge that cannot be given back is told', async (kind) => {
+  let fails = false
+  const db = counting(database.db)
+  const execute: Database['execute'] = (query) =>
+    fails ? Promise.reject(new Error('the database is gone')) : db.execute(query)
+  const held = holding({ ...db, execute })
+  const common = { db: held.db, clock, limiter: Ratelimit.fixedWindow(5, '1m'), cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...common, prefix: `told of ${kind}` })
+  await ratelimit.limit('org')
+  const errors: unknown[] = []
+  const note = (told: unknown) => void errors.push(told)
+  const [before, controller] = [sent.statements, new AbortController()]
+  const { signal } = controller
+  held.close()
+  const waiting: Promise<unknown> =
+    kind === 'a list'
+      ? limitAll([{ ratelimit, key: 'org' }], { wait, signal })
+      : ratelimit.blockUntilReady('org', wait, { signal })
+  const refused = expect(waiting).rejects.toThrow('enough')
+  while (sent.statements === before) await new Promise(setImmediate)
+  controller.abort(new Error('enough'))
+  await refused
+  channel('drizzle-ratelimit:error').subscribe(note)
+  fails = true
+  held.open()
+  await untilEqual(async () => {
+    await new Promise(setImmediate)
+    return errors.length
+  }, 1)
+  channel('drizzle-ratelimit:error').unsubscribe(note)
+  expect(errors).toMatchObject([
+    { prefix: `told of ${kind}`, key: 'org', error: { code: 'OUTCOME_UNKNOWN' } },
+  ])
 })
 
 test('an error of a check ends the wait', async () => {
