@@ -54,7 +54,7 @@ async function waitForList(
   const ids = [await idCall(once, [each])]
   const check = async (leftMs: number, denial: Attempt | undefined) => {
     const found = await answersWithin(leftMs, [each], ids, signal)
-    if (!found && denial) return denial
+    if (!found && denial && !once) return denial
     // It may have waited for its own key, so `onError: 'allow'` does not let it pass.
     return attemptOf(found ?? (await degraded(timedOut(true, true), [each])), once !== undefined)
   }
@@ -69,7 +69,8 @@ async function waitForList(
 /**
  * Checks again until all calls are allowed, or until the time is over. A check that is under way at its end, or
  * when the signal aborts, goes on alone, and what it has charged is given back. An id that it has used stays
- * used, so its charge stays too: the call can be repeated with that id.
+ * used, so its charge stays too: the time then ends the wait with `OUTCOME_UNKNOWN`, and the call can be
+ * repeated with that id.
  *
  * @throws RatelimitError `INVALID_DURATION`, `INVALID_OPTION`
  */
@@ -85,7 +86,8 @@ export async function waitForAll<Request extends Requested>(
   const ids = [await idCall(once, calls)]
   const check = async (leftMs: number, denial: Attempt | undefined) => {
     const found = await answersWithin(denial ? leftMs : Number.POSITIVE_INFINITY, calls, ids, signal)
-    return found ? attemptOf(found, once !== undefined) : (denial as Attempt)
+    if (!found && denial && !once) return denial
+    return attemptOf(found ?? (await degraded(timedOut(true, true), calls)), once !== undefined)
   }
   const onWait = (waitMs: number, { answered }: Attempt) => {
     for (const [place, { checker, call }] of calls.entries()) {

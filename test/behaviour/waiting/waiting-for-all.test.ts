@@ -137,6 +137,25 @@ test('a wait that is over during a check gives the last denial, and what the che
   await untilEqual(async () => (await byRequest.getRemaining('org')).used, 0)
 })
 
+test('a wait with an id that is over during a check does not say that nothing was charged', async () => {
+  const held = holding(counting(database.db))
+  const limiter = Ratelimit.fixedWindow(1, 1000)
+  const ratelimit = new Ratelimit({ db: held.db, clock, limiter, prefix: 'over, id', cleanupProbability: 0 })
+  await ratelimit.limit('org')
+  const once = { id: 'event', for: '1h' } as const
+  const waiting = limitAll([{ ratelimit, key: 'org' }], { wait: 1500, once })
+  const unknown = expect(waiting).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  while (waitEnds.length === 0) await new Promise(setImmediate)
+  held.close()
+  const before = sent.statements
+
+  vi.advanceTimersByTime(1000)
+  while (sent.statements === before) await new Promise(setImmediate)
+  vi.advanceTimersByTime(500)
+  await unknown
+  held.open()
+})
+
 test('a check goes on after its own timeout if the wait is over, and what it charges is given back', async () => {
   const held = holding(counting(database.db))
   const limiter = Ratelimit.fixedWindow(5, '1m')
