@@ -15,7 +15,8 @@ import { record } from './record.ts'
  * Calls that share a statement hand out their entries together. Calls outside of your transactions then take
  * one of their own, so the driver needs interactive transactions. With your `tx` they take a savepoint. If the
  * function throws or rejects, nothing is charged, and the call rejects with `ENTRIES_FAILED`. It is not called
- * for denials and looks. With `typeof db`, `tx` has the type of your database's transactions.
+ * for denials and looks. Calls of a limiter in the function need its `tx`: on a single connection, they would
+ * wait for the call itself. With `typeof db`, `tx` has the type of your database's transactions.
  *
  * @throws RatelimitError `INVALID_OPTION`
  *

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/node-postgres'
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../support/databases.ts'
 import {
@@ -100,6 +101,25 @@ describe.each(Object.entries({ limit, limitAll: limitAllOn }))('%s', (way, call)
       await expectQuiet(opened)
     },
   )
+})
+
+test('a pool behind a proxy that only reads: a call that waits for a row delays no other', async () => {
+  const { pool } = openPool(direct.url)
+  const get = (_: object, name: string | symbol) => {
+    const value = Reflect.get(pool, name)
+    return typeof value === 'function' ? value.bind(pool) : value
+  }
+  const client = new Proxy<typeof pool>(pool, { get, has: () => false })
+  const proxied = { db: drizzle({ client }) }
+  const held = newPrefix('held')
+  const [waiting, other] = [limiterOn(proxied, held), limiterOn(proxied, newPrefix('free'))]
+  await waiting.limit(SECRET)
+  const letGo = await hold(held)
+  const late = waiting.limit(SECRET)
+  await expect.poll(() => database.rows('select 1 from pg_locks where not granted')).not.toEqual([])
+  expect(await outcomeOf(other.limit(SECRET))).toBe('granted')
+  await letGo()
+  expect(await outcomeOf(late)).toBe('granted')
 })
 
 test("the server's time-out ends an idle holder: the waiting calls go on, and its charge is undone", async () => {

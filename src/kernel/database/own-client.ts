@@ -73,9 +73,9 @@ export function inLine<T>(db: Database, work: () => PromiseLike<T>): PromiseLike
   return done
 }
 
-/** A single client has no such count. */
+/** A single client has no such count. A pool may be behind a proxy that only reads. */
 function isOnPool(session: object): session is PoolSession {
-  return 'totalCount' in clientOf(session)
+  return Reflect.get(clientOf(session), 'totalCount') !== undefined
 }
 
 /** A transaction of postgres.js begins none. */
