@@ -277,6 +277,25 @@ test('a statement goes on for the others when one of its callers gives up', asyn
   expect(sent[1]?.lists).toEqual(['behind'])
 })
 
+test('a list that is told its verdict early does not keep a statement that never ends', async () => {
+  const sent: string[][] = []
+  const turns = new Turns<Named, string>((lists, _, tell) => {
+    sent.push(lists.map(({ name }) => name))
+    tell(0, 'told')
+    return new Promise(() => {})
+  })
+  const [told, other] = [turns.enter(list('told', ['a'])), turns.enter(list('other', ['b']))]
+  expect(await told.comes).toBe('told')
+  told.leave()
+  other.giveUp()
+  for (const row of ['a', 'b']) turns.enter(list(`behind ${row}`, [row]))
+  await settled()
+  expect(sent).toEqual([
+    ['told', 'other'],
+    ['behind a', 'behind b'],
+  ])
+})
+
 test('all lists of a failed statement get its error, and the lists behind them go on', async () => {
   const sent: string[][] = []
   const turns = new Turns<Named, string>(async (lists) => {

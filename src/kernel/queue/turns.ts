@@ -184,7 +184,13 @@ export class Turns<List extends QueuedList, Found> {
     // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
     this.#ready = new Set(this.#ready)
     const lists = batch.lists.map(({ list }) => list)
-    const tell = (place: number, found: Found) => batch.lists[place]?.come(found)
+    const tell = (place: number, found: Found) => {
+      const one = batch.lists[place]
+      if (!one) return
+      one.come(found)
+      // Its caller waits no more, so the batch can be abandoned without it.
+      one.isOver = true
+    }
     this.#decide(lists, fitting?.isCommon ?? [], tell).then(
       (verdicts) => this.#decided(batch, verdicts),
       (error) => {
