@@ -104,7 +104,9 @@ function cancelling({ algorithm, offered, sent, parameters }: Deciding): ReturnT
   const then = available(state, sent('refundableUntil'), params)
   const left = available(state, startsOf(algorithm).whenAvailable(state, ZERO, params), params)
   const unpromised = sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
-  const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name(UNPROMISED)} > ${sql.raw(String(algorithm.tolerance))}::float8`
+  // A row that is made for the cancel has lost the start, and gives back nothing.
+  const isThere = offered.columns.includes('holds') ? sql`${name('holds')} is true and ` : sql``
+  const isLeft = sql`${isThere}${now} < ${sent('refundableUntil')} and ${name(UNPROMISED)} > ${sql.raw(String(algorithm.tolerance))}::float8`
   return {
     below: level('promised', offered, { [UNPROMISED]: unpromised }),
     granted: sql`case when ${isLeft} and ${used(state, now, params)} > 0::float8 then ${sent('calls')} else 0::float8 end`,
@@ -113,7 +115,10 @@ function cancelling({ algorithm, offered, sent, parameters }: Deciding): ReturnT
 
 function afterCancel({ algorithm, of, params }: Taking): Expressions<StateColumn> {
   const idle = algorithm.sql.consume(stateOf(of), of('now'), of('available'), ZERO, params, ZERO)
-  return { ...idle, tokens: sql`least(${idle.tokens} + ${of(UNPROMISED)}, ${params['limit']})` }
+  return {
+    ...idle,
+    tokens: sql`least(${idle.tokens} + ${of('granted')} * ${of(UNPROMISED)}, ${params['limit']})`,
+  }
 }
 
 function afterStarts({ algorithm, amount, of, params }: Taking): Expressions<StateColumn> {

@@ -184,6 +184,14 @@ test('a denial is remembered, and a cancel ends it', async () => {
   expect(await ratelimit.limit('key')).toMatchObject({ success: true })
 })
 
+test('a cancel gives nothing back to a row that is made for it', async () => {
+  const mails = partner(Ratelimit.tokenBucket(1, '10s', 10, { initialTokens: 8 }))
+  const { cancel } = scheduled(await schedule(mails, 'a', { within: '10m', rate: 7 }))
+  await database.rows('delete from rate_limit_ephemeral where prefix = $1', [mails.prefix])
+  expect(await cancel()).toBe(false)
+  expect((await mails.getRemaining('a')).remaining).toBe(8)
+})
+
 test('a rollback takes the start back', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
   await database.db
