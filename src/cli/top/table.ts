@@ -49,8 +49,10 @@ function headOf({ database, at, since, limits }: TopReport, every: string | unde
   const all = limits.reduce((sum, { denials }) => sum + denials, 0)
   const paces = limits.flatMap(({ pace }) => pace ?? [])
   const pace = paces.length > 0 ? `, ${inDigits(paces.reduce((sum, each) => sum + each))} a second now` : ''
-  const from = new Date(since).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })
-  const time = new Date(at).toLocaleTimeString('en-GB', { timeZoneName: 'short' })
+  const hour = { hour: '2-digit', minute: '2-digit' } as const
+  const from = new Date(since).toLocaleTimeString('en-GB', hour)
+  // With a zone, the hour of the morning has one digit unless it asks for two.
+  const time = new Date(at).toLocaleTimeString('en-GB', { ...hour, second: '2-digit', timeZoneName: 'short' })
   const interval = every === undefined ? '' : `every ${every}  `
   return [`${time}  ${interval}${printable(database)}`, `${inDigits(all)} denied since ${from}${pace}`]
 }
