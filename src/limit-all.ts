@@ -58,7 +58,8 @@ const waiting = /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-al
  *
  * With `wait` it checks again until all are allowed. If that takes too long, it returns the last denial at
  * once. `wait` does not shorten the first check, which has the limiters' `timeout`. What a check charges after
- * the wait has ended is given back. With `once` it stays charged, so a call with the same id finds it.
+ * the wait has ended is given back. With `once` it stays charged, so a wait that ends during a check rejects
+ * with `OUTCOME_UNKNOWN`, and a call with the same id finds the charge.
  *
  * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
  * databases, for one row under different limits, and for `wait` in a transaction; the errors of
