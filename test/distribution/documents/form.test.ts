@@ -56,6 +56,18 @@ test('a page is read in ten minutes, at 250 words a minute', async () => {
   expect(long).toEqual([])
 })
 
+/** Pages for contributors. */
+const CONTRIBUTORS = /^docs\/(decisions|evidence|guarantees|performance-detail)/
+
+test('README and the pages for users have at most 30,000 words together', async () => {
+  const pages = (await readdir('docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)
+  const texts = ['README.md', ...pages.filter((page) => !CONTRIBUTORS.test(page))]
+  const words = await Promise.all(
+    texts.map(async (page) => (await readFile(page, 'utf8')).trim().split(/\s+/)),
+  )
+  expect(words.flat().length).toBeLessThanOrEqual(30_000)
+})
+
 // A pool that Drizzle makes from an address has no listener, so a backend that ends would end the process.
 test('each example has a pool that listens to its errors', async () => {
   const deaf: string[] = []
