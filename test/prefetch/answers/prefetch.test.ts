@@ -951,7 +951,7 @@ test('a quota says twice what a crash may lose: it grants no unit twice, and los
   const next = start()
   expect(await granted(next)).toBe(1000 - CALLS - LEFT)
   expect(
-    await database.rows('select count from rate_limit_durable where prefix = $1', [config.prefix]),
+    await database.rows('select count::int from rate_limit_durable where prefix = $1', [config.prefix]),
   ).toEqual([{ count: 1000 }])
   clock.advance(3_600_000)
   expect(await granted(next)).toBe(1000)
