@@ -52,12 +52,8 @@ async function waitForList(
   checkOption(!checker.joined(undefined), 'blockUntilReady cannot wait inside a transaction.')
   const { prefix } = checker.rows.namespace
   const ids = [await idCall(once, [each])]
-  const check = async (leftMs: number, denial: Attempt | undefined) => {
-    const found = await answersWithin(leftMs, [each], ids, signal)
-    if (!found && denial && !once) return denial
-    // It may have waited for its own key, so `onError: 'allow'` does not let it pass.
-    return attemptOf(found ?? (await degraded(timedOut(true, true), [each])), once !== undefined)
-  }
+  const check = (leftMs: number, denial: Attempt | undefined) =>
+    attemptWithin(leftMs, denial, [each], ids, signal)
   const answering = () =>
     untilAllowed({ timeoutMs, signal }, check, (waitMs) =>
       channels.wait?.publish({ prefix, key: call.key, waitMs }),
@@ -84,11 +80,8 @@ export async function waitForAll<Request extends Requested>(
   const isJoined = calls.some(({ checker }) => checker.joined(tx))
   checkOption(!isJoined, 'limitAll cannot wait inside a transaction.')
   const ids = [await idCall(once, calls)]
-  const check = async (leftMs: number, denial: Attempt | undefined) => {
-    const found = await answersWithin(denial ? leftMs : Number.POSITIVE_INFINITY, calls, ids, signal)
-    if (!found && denial && !once) return denial
-    return attemptOf(found ?? (await degraded(timedOut(true, true), calls)), once !== undefined)
-  }
+  const check = (leftMs: number, denial: Attempt | undefined) =>
+    attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, ids, signal)
   const onWait = (waitMs: number, { answered }: Attempt) => {
     for (const [place, { checker, call }] of calls.entries()) {
       const { prefix } = checker.rows.namespace
@@ -97,6 +90,21 @@ export async function waitForAll<Request extends Requested>(
   }
   const waiting = async () => (await untilAllowed({ timeoutMs, signal }, check, onWait)).answered
   return combined(requests, await own(watched(calls, undefined, waiting, reportsOf)))
+}
+
+/** A check, or the last denial if the wait is over first and what the check charges is given back. */
+async function attemptWithin(
+  endsInMs: number,
+  denial: Attempt | undefined,
+  calls: readonly LimiterCall[],
+  ids: readonly (LimiterCall | undefined)[],
+  signal: AbortSignal | undefined,
+): Promise<Attempt> {
+  const usesId = ids.some((id) => id !== undefined)
+  const found = await answersWithin(endsInMs, calls, ids, signal)
+  if (!found && denial && !usesId) return denial
+  // It may have waited for its own keys, so `onError: 'allow'` does not let it pass.
+  return attemptOf(found ?? (await degraded(timedOut(true, true), calls)), usesId)
 }
 
 /**

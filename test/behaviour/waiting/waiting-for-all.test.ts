@@ -120,18 +120,22 @@ describe('a signal', () => {
   )
 })
 
+/** Ends a wait of 1,500 ms while its second check, which comes after 1,000 ms, has no answer yet. */
+async function endDuringCheck(held: Pick<ReturnType<typeof holding>, 'close'>): Promise<void> {
+  while (waitEnds.length === 0) await new Promise(setImmediate)
+  held.close()
+  const before = sent.statements
+  vi.advanceTimersByTime(1000)
+  while (sent.statements === before) await new Promise(setImmediate)
+  vi.advanceTimersByTime(500)
+}
+
 test('a wait that is over during a check gives the last denial, and what the check charges is given back', async () => {
   const held = holding(counting(database.db))
   const { of, byRequest } = requestsOf('over', { db: held.db, requests: Ratelimit.fixedWindow(1, 1000) })
   await limitAll(of())
   const waiting = limitAll(of(), { wait: 1500 })
-  while (waitEnds.length === 0) await new Promise(setImmediate)
-  held.close()
-  const before = sent.statements
-
-  vi.advanceTimersByTime(1000)
-  while (sent.statements === before) await new Promise(setImmediate)
-  vi.advanceTimersByTime(500)
+  await endDuringCheck(held)
   expect(await waiting).toMatchObject({ success: false, retryAfter: 1000 })
   held.open()
   await untilEqual(async () => (await byRequest.getRemaining('org')).used, 0)
@@ -145,13 +149,7 @@ test('a wait with an id that is over during a check does not say that nothing wa
   const once = { id: 'event', for: '1h' } as const
   const waiting = limitAll([{ ratelimit, key: 'org' }], { wait: 1500, once })
   const unknown = expect(waiting).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-  while (waitEnds.length === 0) await new Promise(setImmediate)
-  held.close()
-  const before = sent.statements
-
-  vi.advanceTimersByTime(1000)
-  while (sent.statements === before) await new Promise(setImmediate)
-  vi.advanceTimersByTime(500)
+  await endDuringCheck(held)
   await unknown
   held.open()
 })
