@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 
 // Opens the page of examples/dashboard.ts in Chromium, where it is installed. `SCREENSHOT=docs/dashboard.png`
@@ -49,16 +49,23 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
   const row = (page: Page, name: string) =>
     page.locator('tbody tr', { has: page.getByRole('link', { name, exact: true }) }).first()
 
+  /** Presses what leads to another page, and waits for that page: a click alone may end on the old one. */
+  async function follow(what: Locator) {
+    const loaded = what.page().waitForEvent('load')
+    await what.click()
+    await loaded
+  }
+
   /** The pages that a person sees: all limits, a limit, a key, and the question before a change. */
   async function eachPage(page: Page, look: (name: string) => Promise<void>) {
     await look('limits')
-    await page.getByRole('link', { name: 'tokens', exact: true }).click()
+    await follow(page.getByRole('link', { name: 'tokens', exact: true }))
     await look('a limit with reservations')
     await page.goto(`${url}/?limit=api`)
     await look('a limit')
-    await page.getByRole('link', { name: 'user:mallory' }).first().click()
+    await follow(page.getByRole('link', { name: 'user:mallory' }).first())
     await look('a key')
-    await page.getByRole('button', { name: 'Reset' }).first().click()
+    await follow(page.getByRole('button', { name: 'Reset' }).first())
     await look('a question')
   }
 
@@ -124,14 +131,14 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
 
   test('it works without scripts: from the limits to a key, its reset, and what has changed', async () => {
     const { page, errors } = await open('/', { javaScriptEnabled: false })
-    await page.getByRole('link', { name: 'api', exact: true }).click()
+    await follow(page.getByRole('link', { name: 'api', exact: true }))
     await page.getByLabel('A key, or a part of it').fill('mall')
-    await page.getByRole('button', { name: 'Search' }).click()
-    await page.getByRole('link', { name: 'user:mallory' }).click()
+    await follow(page.getByRole('button', { name: 'Search' }))
+    await follow(page.getByRole('link', { name: 'user:mallory' }))
     expect(page.url()).not.toContain('mallory')
     expect(await page.locator('h1').innerText()).toBe('user:mallory')
-    await page.getByRole('button', { name: 'Reset' }).first().click()
-    await page.getByRole('button', { name: 'Yes, reset' }).click()
+    await follow(page.getByRole('button', { name: 'Reset' }).first())
+    await follow(page.getByRole('button', { name: 'Yes, reset' }))
     expect(await page.getByRole('status').innerText()).toBe(
       'api, user:mallory: It has its whole limit again.',
     )
@@ -140,10 +147,10 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
 
   test('credits are granted once, also if the page is loaded again', async () => {
     const { page } = await open('/?limit=credits', { javaScriptEnabled: false })
-    await page.getByRole('link', { name: 'org:1' }).click()
+    await follow(page.getByRole('link', { name: 'org:1' }))
     await page.getByRole('textbox', { name: 'Credits' }).first().fill('250')
-    await page.getByRole('button', { name: 'Grant' }).click()
-    await page.getByRole('button', { name: 'Yes, grant' }).click()
+    await follow(page.getByRole('button', { name: 'Grant' }))
+    await follow(page.getByRole('button', { name: 'Yes, grant' }))
     await page.reload()
     expect(await page.getByRole('status').innerText()).toContain('It has 1,130.')
     expect(await row(page, 'credits').locator('td').allInnerTexts()).toEqual(
@@ -154,12 +161,12 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
   test('another site cannot post its forms', async () => {
     const { page } = await open('/?limit=api')
     const token = await page.locator('input[name=token]').first().inputValue()
-    await page.getByRole('link', { name: 'user:ada' }).first().click()
+    await follow(page.getByRole('link', { name: 'user:ada' }).first())
     const id = new URL(page.url()).searchParams.get('id')
     const other = await browser.newPage()
     await other.setContent(`<form method="post" action="${url}/?limit=api"><input name="token" value="${token}">
       <input name="id" value="${id}"><input name="sure" value="yes"><button name="do" value="reset">Win</button></form>`)
-    await other.getByRole('button').click()
+    await follow(other.getByRole('button'))
     expect(await other.getByRole('alert').innerText()).toContain('not of this page')
   })
 })
