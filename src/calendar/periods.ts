@@ -47,7 +47,7 @@ const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
 const MAX_EVERY = { minute: 60, hour: 24, day: 100, week: 100, month: 100, year: 100 } as const
 
 /**
- * One function for each calendar, which remembers its last period. An application that makes its plans again
+ * One function for each calendar, which remembers its last periods. An application that makes its plans again
  * for each call shares them.
  */
 const known = lru<PeriodAt>(1000)
@@ -156,12 +156,18 @@ function readAnchor(anchor: Date): number {
   return time
 }
 
-/** Remembers the last period, because most calls ask for the same one as the call before. */
+/** How many periods are remembered: this one and those next to it, and one that a refund comes back to. */
+const REMEMBERED = 4
+
+/** Remembers the last periods, because calls ask for this one and the next in turn. */
 function withMemory(periodAt: PeriodAt): PeriodAt {
-  let last: Period = { start: 0, end: 0 }
+  let last: readonly Period[] = []
   return (time) => {
-    if (time < last.start || time >= last.end) last = periodAt(time)
-    return last
+    const known = last.find(({ start, end }) => time >= start && time < end)
+    if (known) return known
+    const period = periodAt(time)
+    last = [period, ...last.slice(0, REMEMBERED - 1)]
+    return period
   }
 }
 

@@ -536,6 +536,14 @@ describe('written out by hand:', () => {
   })
 })
 
+test('a period is not worked out again after the ones next to it', () => {
+  const { periodAt } = periodsOf('month', {})
+  const now = periodAt(Date.UTC(2026, 4, 15))
+  periodAt(now.end)
+  periodAt(now.start - 1)
+  expect(periodAt(now.start)).toBe(now)
+})
+
 /** So that a difference can be read. */
 function written({ start, end }: Period): { start: string; end: string } {
   return { start: new Date(start).toISOString(), end: new Date(end).toISOString() }
