@@ -13,22 +13,37 @@ function inputOf(targets) {
   return Object.fromEntries([...built].map(([, name]) => [name, `${name}.ts`]))
 }
 
+const WINGS = ['credits', 'quota', 'reports', 'semaphore'].map((wing) => `src/${wing}/index.ts`)
+
 /**
- * Few files load quickly. So what an entry needs from the start is one file, and the next needs that and more.
- * What `Ratelimit` needs is apart from the other exports, because a bundler drops a file rather than its parts.
- * It loads `hidden` when row level security is on, without the other exports that need that too.
+ * Few files load quickly, so a layer is one file: what its sources need from the start, but for the layers before.
+ * What `Ratelimit` needs is apart from the other exports, because a bundler drops a file rather than its parts. It
+ * loads `hidden` when row level security is on, without the other exports that need that too, and `seldom` and
+ * `lists` with the first call that needs them.
  */
 const LAYERS = [
-  ['schema', 'schema/index.ts'],
-  ['core', 'src/ratelimit.ts', 'src/limit-all.ts'],
-  ['hidden', 'src/kernel/database/hidden-rows.ts'],
-  ['tables', 'src/index.ts'],
-].map(([layer, ...needed], place) => ({
-  name: (id, context) =>
-    needed.some((entry) => reachedFrom(resolve(entry), context).has(id)) ? layer : null,
-  debugName: layer,
-  priority: 10 - place,
-}))
+  layer('schema', ['schema/index.ts']),
+  layer('core', ['src/ratelimit.ts', 'src/limit-all.ts']),
+  layer('hidden', ['src/kernel/database/hidden-rows.ts']),
+  layer('tables', ['src/index.ts']),
+  layer('shared', WINGS, /\/src\/(kernel|estimates|shared)\//),
+  layer('seldom', [...sourcesIn('src/kernel/engine'), ...sourcesIn('src/kernel/store')]),
+  layer('lists', [...sourcesIn('src/kernel/lists'), ...sourcesIn('src/estimates')]),
+  layer('credits', ['src/credits/index.ts']),
+  layer('dated', sourcesIn('src/credits')),
+  layer('quotas', ['src/quota/index.ts', 'src/reports/index.ts']),
+].map((group, place) => ({ ...group, priority: 10 - place }))
+
+/** @param within Which of the sources that are needed belong to the layer. */
+function layer(name, sources, within = /./) {
+  const belongs = (id, context) =>
+    within.test(id) && sources.some((source) => reachedFrom(resolve(source), context).has(id))
+  return { name: (id, context) => (belongs(id, context) ? name : null), debugName: name }
+}
+
+function sourcesIn(folder) {
+  return readdirSync(folder).map((name) => join(folder, name))
+}
 
 function reachedFrom(id, context, reached = new Set()) {
   if (reached.has(id)) return reached
@@ -104,7 +119,10 @@ function declarations(dir) {
     external: (id) => isExternal(id, []),
     plugins: [dts({ dtsInput: true, tsconfig: false }), ownLines],
     experimental: { attachDebugInfo: 'none' },
-    output: { dir, format: 'esm', banner: LIBRARIES, chunkFileNames: 'types/[name].d.ts' },
+    output: {
+      ...{ dir, format: 'esm', banner: LIBRARIES, chunkFileNames: 'types/[name].d.ts' },
+      codeSplitting: { groups: [{ name: 'shared', minShareCount: 2 }] },
+    },
   }
 }
 

@@ -36,9 +36,9 @@ test('it has the files that its documents link to, but for pictures and pages fo
 })
 
 /** It had 1,268 files and 1.7 MB, with source maps and a declaration for each source. */
-test('it has at most 430 files and 700 kB', async () => {
+test('it has at most 250 files and 700 kB', async () => {
   const files = await readdir(home, { recursive: true, withFileTypes: true })
-  expect(files.filter((file) => file.isFile()).length).toBeLessThan(430)
+  expect(files.filter((file) => file.isFile()).length).toBeLessThanOrEqual(250)
   expect((await stat(tarball)).size).toBeLessThan(700_000)
 })
 
