@@ -9,6 +9,7 @@ import type { Statement } from '../src/kernel/database/statement.ts'
 import { numberArray, textArray } from '../src/kernel/sql/calls.ts'
 import { takeManyStatement, takeOneStatement } from '../src/kernel/sql/take.ts'
 import { startServer } from '../test/support/server.ts'
+import { stored } from '../test/support/stored.ts'
 import { anyOf } from './measure.ts'
 import { median } from './rounds.ts'
 import { createDatabase } from './server/database.ts'
@@ -16,7 +17,7 @@ import { createDatabase } from './server/database.ts'
 const ROWS = Number(process.argv[2] ?? 1_000)
 const EXECUTIONS = 300
 const PREFIX = 'profile'
-const limiter = Ratelimit.tokenBucket(1_000_000, '1h', 1_000_000)
+const limiter = stored(Ratelimit.tokenBucket(1_000_000, '1h', 1_000_000))
 const source: Parameters<typeof takeManyStatement>[0] = {
   table: rateLimitEphemeral,
   rules: limiter,

@@ -1,4 +1,4 @@
-import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { limiterOf } from '../kernel/limits/limiter.ts'
 import { checkTokens } from '../kernel/limits/window.ts'
 import { calendarAlgorithm } from './calendar-algorithm.ts'
@@ -45,7 +45,11 @@ export function calendarWindow(
   tokens: number,
   period: CalendarPeriod,
   options: CalendarOptions = {},
-): StoredLimiter {
+): Limiter {
+  return windowOf(tokens, period, options)
+}
+
+function windowOf(tokens: number, period: CalendarPeriod, options: CalendarOptions): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
   const { every = 1, rollover } = options
@@ -53,7 +57,7 @@ export function calendarWindow(
   // for longer periods. A change of the clocks can cut them into pieces that are as near to each other.
   const hours = MAX_HOURS[period] * (period === 'hour' ? 1 : every)
   const own = { limit: tokens, periodMs: hours * HOUR_MS }
-  const withTokens = (other: number) => calendarWindow(other, period, resizedOptions(options, other))
+  const withTokens = (other: number) => windowOf(other, period, resizedOptions(options, other))
   const calendar = { periodAt, name, withTokens }
   return rollover === undefined
     ? limiterOf(calendarAlgorithm, own, calendar)

@@ -2,7 +2,7 @@ import { newSending } from '../kernel/database/connection.ts'
 import type { DecisionMessage } from '../kernel/diagnostics.ts'
 import type { LayerParts } from '../kernel/engine/own-layer.ts'
 import type { GoOn } from '../kernel/engine/sweeps.ts'
-import { fixedWindow } from '../kernel/limits/fixed-window.ts'
+import { fixedWindowOf } from '../kernel/limits/fixed-window.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { AloneDecider } from '../kernel/queue/decide.ts'
 import type { CallGroup, Pending } from '../kernel/queue/queue.ts'
@@ -16,7 +16,7 @@ import { timeOf } from '../shared/number-columns.ts'
 import { MisraGries } from './misra-gries.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
-const COUNTS_LIMITER = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
+const COUNTS_LIMITER = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '7d')
 
 /** After this time a write counts as lost: the end of its request may have cut it off. */
 const LOST_MS = 10_000

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { counting, ratelimitOf, type StoreConfig, storable, warnOfFailure } from './store.ts'
@@ -46,7 +46,7 @@ export class RateLimitStore {
   readonly #hits = new AsyncLocalStorage<OwnHit>()
   #windowMs: number | undefined
   /** Throws if there is no valid window. */
-  #limiter: () => StoredLimiter
+  #limiter: () => Limiter
 
   constructor(config: StoreConfig) {
     // Until `init`, express-rate-limit's default window.
@@ -132,7 +132,7 @@ export class RateLimitStore {
     return storable(key, this.prefix)
   }
 
-  get #options(): { readonly limiter: StoredLimiter } {
+  get #options(): { readonly limiter: Limiter } {
     return { limiter: this.#limiter() }
   }
 }

@@ -98,8 +98,9 @@ interface CountsSome {
 
 /** The options of every adapter. */
 export type GuardOptions<Context> = EachRequest<Context> &
-  (CountsAll<Context> | CountsSome) &
-  (OneLimit<Context> | SeveralLimits<Context>)
+  // First, so that the compiler names a missing `key`, and not `count`.
+  (OneLimit<Context> | SeveralLimits<Context>) &
+  (CountsAll<Context> | CountsSome)
 
 /** The options of adapters that send no headers. */
 export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?: never }> = {

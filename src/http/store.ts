@@ -2,7 +2,7 @@ import { checkOptions } from '../kernel/base/check-options.ts'
 import { warnOnce } from '../kernel/base/warn.ts'
 import { sha256 } from '../kernel/database/digest.ts'
 import { RatelimitError } from '../kernel/errors.ts'
-import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { Limiter } from '../kernel/limits/algorithm.ts'
 import type { RatelimitConfig } from '../kernel/options/config.ts'
 import { configNames } from '../kernel/options/settings.ts'
 import { isStorable } from '../kernel/options/validate.ts'
@@ -19,14 +19,14 @@ export type StoreConfig = WithoutLimiter<RatelimitConfig>
  * @throws RatelimitError the errors of the constructor of `Ratelimit`; `INVALID_OPTION` for a `limiter`, which
  * would be ignored.
  */
-export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Ratelimit {
+export function ratelimitOf(config: StoreConfig, limiter: Limiter): Ratelimit {
   const { limiter: _, ...names } = configNames()
   checkOptions(config, names)
   return new Ratelimit({ ...config, limiter })
 }
 
 /** A window that counts and never denies. */
-export function counting(windowMs: number): StoredLimiter {
+export function counting(windowMs: number): Limiter {
   return Ratelimit.fixedWindow(Number.MAX_SAFE_INTEGER, windowMs)
 }
 

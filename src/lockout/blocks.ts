@@ -3,7 +3,7 @@ import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.t
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import type { Layer } from '../kernel/options/layer.ts'
-import { lockout } from './limit.ts'
+import { lockoutOf } from './limit.ts'
 
 const NO_MEMORY = 'A block holds at once in every process, so no memory answers before it.'
 
@@ -20,7 +20,7 @@ const EXCLUDES: readonly Exclusion[] = [
 ]
 
 /** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
-const GATE: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
+const GATE: StoredLimiter = /* @__PURE__ */ lockoutOf(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
 
 /**
  * Lets `block` deny the keys of a limiter for a time, whatever they have used. Each charge then looks at a

@@ -6,6 +6,7 @@ import type {
   Algorithm,
   Expression,
   Expressions,
+  Limiter,
   Numbers,
   StoredLimiter,
 } from '../kernel/limits/algorithm.ts'
@@ -186,7 +187,12 @@ const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max:
  * lockout(5, '15m', { block: '1m', factor: 2, max: '7d' }) // then for two, four, ... minutes
  * ```
  */
-export function lockout(failures: number, window: Duration, options: LockoutOptions): StoredLimiter {
+export function lockout(failures: number, window: Duration, options: LockoutOptions): Limiter {
+  return lockoutOf(failures, window, options)
+}
+
+/** The same, for rows of our own. */
+export function lockoutOf(failures: number, window: Duration, options: LockoutOptions): StoredLimiter {
   checkTokens(failures, 'failures')
   checkOptions(options, LOCKOUT_NAMES)
   const { block, factor = 1, max, forgive = DAY_MS } = options

@@ -7,7 +7,7 @@ import { type At, isCallTime } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { runOn } from '../kernel/engine/work.ts'
-import { fixedWindow } from '../kernel/limits/fixed-window.ts'
+import { fixedWindowOf } from '../kernel/limits/fixed-window.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { withUnitsInRows } from '../kernel/lists/units-in-rows.ts'
 import type { Once } from '../kernel/options/calls.ts'
@@ -153,7 +153,7 @@ function beginsByDenial(call: Call): boolean {
 
 /** The start that was given for the id. Undefined if the id is free. */
 async function startWith(id: Id, connection: Connection): Promise<Repeated | undefined> {
-  const request = lookAt(id.key, fixedWindow(1, id.lengthMs))
+  const request = lookAt(id.key, fixedWindowOf(1, id.lengthMs))
   const { state } = await decideOne(targetOn(id, connection), { request, calls: ONE })
   const { count = 0, windowStart } = state
   return count > 0 && windowStart !== undefined
@@ -168,7 +168,7 @@ async function useId(id: Id, target: Target, startsAt: number): Promise<boolean>
 
 function takeFrom({ key, lengthMs }: Id, target: Target, limit: number, rate: number): Promise<Decision> {
   return decideOne(target, {
-    request: requestFor(key, fixedWindow(limit, lengthMs), 'take', rate),
+    request: requestFor(key, fixedWindowOf(limit, lengthMs), 'take', rate),
     calls: ONE,
   })
 }

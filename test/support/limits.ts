@@ -5,6 +5,7 @@ import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import type { StoredLimiter } from '../../src/kernel/limits/algorithm.ts'
 import { lockout } from '../../src/lockout/limit.ts'
 import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
+import { stored } from './stored.ts'
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.
 
@@ -96,7 +97,7 @@ interface BucketNumbers {
 
 function bucketPlan(own: BucketNumbers): Plan {
   const { refill, refillRate, interval, maxTokens, initialTokens } = own
-  const limiter = Ratelimit.tokenBucket(refillRate, interval, maxTokens, { refill, initialTokens })
+  const limiter = stored(Ratelimit.tokenBucket(refillRate, interval, maxTokens, { refill, initialTokens }))
   const stepMs = msOf(interval)
   const rules: Rules = {
     capacity: maxTokens,
@@ -147,7 +148,7 @@ function gcraPlan(own: GcraNumbers): Plan {
     used: ({ tokens }) => burst - tokens,
     left: ({ tokens }) => tokens,
   }
-  const limiter = Ratelimit.gcra(limit, period, { burst })
+  const limiter = stored(Ratelimit.gcra(limit, period, { burst }))
   return planWith('gcra', own, { limiter, rules, stepMs: Math.ceil(unitMs) })
 }
 
@@ -167,7 +168,11 @@ function fixedWindowPlan(own: WindowNumbers): Plan {
     endOf: ({ at }) => at + stepMs,
     ...counting(tokens),
   }
-  return planWith('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
+  return planWith('fixedWindow', own, {
+    limiter: stored(Ratelimit.fixedWindow(tokens, window)),
+    rules,
+    stepMs,
+  })
 }
 
 function slidingWindowPlan(own: WindowNumbers): Plan {
@@ -201,7 +206,11 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
       return count + Number((faded + BigInt(stepMs) - 1n) / BigInt(stepMs))
     },
   }
-  return planWith('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
+  return planWith('slidingWindow', own, {
+    limiter: stored(Ratelimit.slidingWindow(tokens, window)),
+    rules,
+    stepMs,
+  })
 }
 
 interface LockoutNumbers extends WindowNumbers {
@@ -242,7 +251,7 @@ function lockoutPlan(own: LockoutNumbers): Plan {
     isTooLong: ({ tokens: until }, clockMs) => until - clockMs > 2 * max,
     blockedUntil: (each) => (hasBlock(each) && each.count >= most ? each.tokens : undefined),
   }
-  const limiter = lockout(tokens, window, { block, factor, max, forgive })
+  const limiter = stored(lockout(tokens, window, { block, factor, max, forgive }))
   return planWith('lockout', own, { limiter, rules, stepMs })
 }
 
@@ -295,7 +304,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     reserves: true,
     ...counting(tokens),
   }
-  const limiter = calendarWindow(tokens, period, { timeZone: zone, every })
+  const limiter = stored(calendarWindow(tokens, period, { timeZone: zone, every }))
   return planWith('calendarWindow', own, { limiter, rules, stepMs })
 }
 

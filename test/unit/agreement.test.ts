@@ -2,10 +2,16 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Call, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
+import { stored } from '../support/stored.ts'
 
 // Which requests share a statement, and which are decided as one.
 
-const request = requestOf({ key: 'key', limiter: calendarWindow(10, 'month'), atLeast: 1, reserved: 1 })
+const request = requestOf({
+  key: 'key',
+  limiter: stored(calendarWindow(10, 'month')),
+  atLeast: 1,
+  reserved: 1,
+})
 
 /**
  * For each field, the calls that must agree in it: all calls of a `'queue'`, the calls that share a
@@ -28,7 +34,7 @@ const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'group'>> =
 /** Another value for each field. */
 const OTHER: Request = {
   key: 'other',
-  limiter: calendarWindow(20, 'month'),
+  limiter: stored(calendarWindow(20, 'month')),
   purpose: 'adjust',
   refusesOther: true,
   rate: 2,

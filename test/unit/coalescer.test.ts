@@ -7,14 +7,15 @@ import type { CallGroup, Decider, DeciderWork, Pending } from '../../src/kernel/
 import { canShare, type Decision, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
+import { stored } from '../support/stored.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 
 // This needs the class: it is about statements that have no answer yet, and about which calls are in which of
 // them. A decider that answers when the test says so stands in for the database. What callers see is tested in
 // behaviour/drivers/limiting, behaviour/process/outages and concurrency/held.
 
-const limiter = Ratelimit.fixedWindow(1000, '1h')
-const month = calendarWindow(1000, 'month')
+const limiter = stored(Ratelimit.fixedWindow(1000, '1h'))
+const month = stored(calendarWindow(1000, 'month'))
 
 /** A statement that was sent and has no answer yet. */
 interface Sent {
@@ -146,8 +147,8 @@ describe('calls of one turn', () => {
 
   test.each<[string, Partial<Request>, Partial<Request>]>([
     ['of another rate', {}, { rate: 2 }],
-    ['of another limit', {}, { limiter: Ratelimit.fixedWindow(5, '1h') }],
-    ['of another algorithm', {}, { limiter: Ratelimit.slidingWindow(1000, '1h') }],
+    ['of another limit', {}, { limiter: stored(Ratelimit.fixedWindow(5, '1h')) }],
+    ['of another algorithm', {}, { limiter: stored(Ratelimit.slidingWindow(1000, '1h')) }],
     ['that takes less', { rate: 3 }, { rate: 3, atLeast: 1 }],
     ['with another least', { rate: 3, atLeast: 2 }, { rate: 3, atLeast: 1 }],
     ['that is an estimate', { limiter: month }, { limiter: month, reserved: 1 }],
@@ -178,8 +179,8 @@ describe('calls of one turn', () => {
   test('of equal limits share a statement, and calls of different limits do not', async () => {
     const { add, asked } = setUp(3)
     add('a')
-    add('b', { limiter: Ratelimit.fixedWindow(1000, '1h') })
-    add('c', { limiter: Ratelimit.fixedWindow(999, '1h') })
+    add('b', { limiter: stored(Ratelimit.fixedWindow(1000, '1h')) })
+    add('c', { limiter: stored(Ratelimit.fixedWindow(999, '1h')) })
     add('d', { rate: 0, purpose: 'look' })
     add('e', { rate: 3 })
     await turn()

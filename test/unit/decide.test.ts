@@ -7,11 +7,12 @@ import type { CallGroup, Pending } from '../../src/kernel/queue/queue.ts'
 import { plainTable } from '../../src/kernel/store/plain-table.ts'
 import { useDatabase } from '../support/databases.ts'
 import { requestOf } from '../support/requests.ts'
+import { stored } from '../support/stored.ts'
 
 // This needs the class: the calls of the package take every decision, and this is about one that throws.
 
 const database = useDatabase()
-const limiter = Ratelimit.fixedWindow(10, '1h')
+const limiter = stored(Ratelimit.fixedWindow(10, '1h'))
 
 function deciderOf(prefix: string): AloneDecider {
   return new AloneDecider(

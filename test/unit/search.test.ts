@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { fixedWindow } from '../../src/kernel/limits/fixed-window.ts'
+import { fixedWindowOf } from '../../src/kernel/limits/fixed-window.ts'
 import { whenAvailable } from '../../src/kernel/limits/search.ts'
 
 // This needs the function: the algorithms' guesses are right within a millisecond, and this is about others.
 
 /** A limit that has one unit from a time on, and none before. */
 function from(start: number, guess: number) {
-  const limiter = fixedWindow(1, '1h')
+  const limiter = fixedWindowOf(1, '1h')
   const { algorithm } = limiter
   const numbers = {
     ...algorithm.numbers,

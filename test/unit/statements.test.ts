@@ -18,6 +18,7 @@ import { closeStatement, windowsStatement } from '../../src/quota/sql/close.ts'
 import { usageStatement } from '../../src/reports/sql/usage.ts'
 import { allExamples } from '../support/limits.ts'
 import { printed, usedNames } from '../support/statement-text.ts'
+import { stored } from '../support/stored.ts'
 
 const table = rateLimitEphemeral
 /**
@@ -81,7 +82,10 @@ function lists(): [string, Statement][] {
     inTime: false,
   }
   const row = { injectedClock: false, does: 'take', ...flags } as const
-  const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]
+  const [bucket, window] = [
+    stored(Ratelimit.tokenBucket(20, '1s', 20)),
+    stored(Ratelimit.fixedWindow(20, '1s')),
+  ]
   const rows: ListRow[] = [
     { ...row, table: rateLimitDurable, rules: bucket },
     { ...row, table, rules: window },

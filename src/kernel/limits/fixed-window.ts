@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Limiter, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
@@ -56,7 +56,12 @@ const algorithm: Algorithm<ColumnOf<'fixedWindow'>, never> = {
  * Ratelimit.fixedWindow(100, '1h') // 100 in the hour that begins with the first call
  * ```
  */
-export function fixedWindow(tokens: number, window: Duration): StoredLimiter {
+export function fixedWindow(tokens: number, window: Duration): Limiter {
+  return fixedWindowOf(tokens, window)
+}
+
+/** The same, for rows of our own. */
+export function fixedWindowOf(tokens: number, window: Duration): StoredLimiter {
   checkTokens(tokens)
   return limiterOf(algorithm, { limit: tokens, periodMs: parseDuration(window, 'The window') })
 }

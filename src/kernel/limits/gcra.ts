@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Expression, Expressions, Limiter, Numbers } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, promising, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
@@ -94,11 +94,7 @@ const GCRA_NAMES: NamesOf<Parameters<typeof gcra>[2]> = { burst: true }
  * Ratelimit.gcra(100, '1m', { burst: 10 }) // one every 600 ms, and ten at once
  * ```
  */
-export function gcra(
-  limit: number,
-  period: Duration,
-  options: { readonly burst?: number } = {},
-): StoredLimiter {
+export function gcra(limit: number, period: Duration, options: { readonly burst?: number } = {}): Limiter {
   checkOptions(options, GCRA_NAMES)
   const { burst = limit } = options
   checkAmounts({ limit, burst })

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { Algorithm, Expression, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Expression, Limiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
@@ -128,7 +128,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
  * Ratelimit.slidingWindow(100, '1h') // without a jump where one window ends and the next begins
  * ```
  */
-export function slidingWindow(tokens: number, window: Duration): StoredLimiter {
+export function slidingWindow(tokens: number, window: Duration): Limiter {
   checkTokens(tokens)
   const periodMs = parseDuration(window, 'The window')
   const isLarge = tokens * periodMs > Number.MAX_SAFE_INTEGER

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Expression, Expressions, Limiter, Numbers } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, promising, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
@@ -120,7 +120,7 @@ export function tokenBucket(
   interval: Duration,
   maxTokens: number,
   options: TokenBucketOptions = {},
-): StoredLimiter {
+): Limiter {
   checkOptions(options, BUCKET_NAMES)
   const { refill = 'interval', initialTokens = maxTokens } = options
   const intervalMs = parseDuration(interval, 'The interval')

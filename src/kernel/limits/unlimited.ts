@@ -1,4 +1,4 @@
-import type { Unlimited } from './algorithm.ts'
+import type { Limiter, Unlimited } from './algorithm.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 
@@ -35,6 +35,6 @@ const UNLIMITED: Unlimited = {
  * await reports.limit('org:1', { limiter: Ratelimit.unlimited() }) // a plan without a limit
  * ```
  */
-export function unlimited(): Unlimited {
+export function unlimited(): Limiter {
   return UNLIMITED
 }

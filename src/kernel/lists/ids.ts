@@ -2,7 +2,7 @@ import { onceFor } from '../base/once.ts'
 import { parseDuration } from '../duration.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { companionChecker } from '../engine/companion.ts'
-import { fixedWindow } from '../limits/fixed-window.ts'
+import { fixedWindowOf } from '../limits/fixed-window.ts'
 import type { Once } from '../options/calls.ts'
 import { callOf, checkOption, isStorable } from '../options/validate.ts'
 import { ID_PREFIX } from '../sql/own-prefixes.ts'
@@ -27,7 +27,7 @@ export async function idCall(
   const [first] = calls
   if (once === undefined || !first) return undefined
   const { id, for: length } = once
-  const limiter = fixedWindow(1, parseDuration(length, 'The time of once'))
+  const limiter = fixedWindowOf(1, parseDuration(length, 'The time of once'))
   const checker = checkerOfIds(first.checker)
   const { prefix } = checker.rows.namespace
   const { hash } = checker.terms

@@ -5,6 +5,7 @@ import type { StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'
 import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { stored } from '../../support/stored.ts'
 
 // Two processes with different time zone data: one begins each period an hour before the other.
 
@@ -37,7 +38,7 @@ function behind(limiter: StoredLimiter, byMs: number): StoredLimiter {
 
 let prefixes = 0
 function processes(period: CalendarPeriod, options: CalendarOptions, byMs: number, more: object = {}) {
-  const limiter = calendarWindow(3, period, options)
+  const limiter = stored(calendarWindow(3, period, options))
   const config = {
     ...{ db: database.db, prefix: `zones ${prefixes++}`, clock: clock.now, cleanupProbability: 0 },
     ...more,

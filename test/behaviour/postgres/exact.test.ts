@@ -15,6 +15,7 @@ import { advanced, level, paramsOf, stateOf } from '../../../src/kernel/sql/leve
 import { useDatabase } from '../../support/databases.ts'
 import { anyPlan, type Plan } from '../../support/limits.ts'
 import { anySeed } from '../../support/runs.ts'
+import { stored } from '../../support/stored.ts'
 
 // The formulas alone, on many rows at once: `EXACT_STATES=1000000` for a long run, `FC_SEED` for the same rows.
 
@@ -148,7 +149,7 @@ const anyRollover = fc
   .map(({ tokens, share, period }): Pick<Plan, 'limiter' | 'stepMs' | 'name'> => {
     const most = Math.min(tokens, Number.MAX_SAFE_INTEGER - tokens)
     const max = Math.max(1, Math.floor(most * share))
-    const limiter = calendarWindow(tokens, period, { rollover: { max } }) as StoredLimiter
+    const limiter = stored(calendarWindow(tokens, period, { rollover: { max } }))
     return { limiter, stepMs: limiter.params.periodMs, name: `rollover ${tokens} ${max} ${period}` }
   })
 

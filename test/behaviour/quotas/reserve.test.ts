@@ -5,6 +5,7 @@ import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { firstFrom, Model } from '../../support/model.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { stored } from '../../support/stored.ts'
 import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -324,7 +325,7 @@ describe('an error', () => {
   })
 
   test('that comes after the charge closes it, whatever it is', async () => {
-    const limiter = Ratelimit.fixedWindow(10, '1h')
+    const limiter = stored(Ratelimit.fixedWindow(10, '1h'))
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const fault = new Error('no answer can be worked out')

@@ -25,6 +25,7 @@ const MISTAKES: readonly (readonly [line: string, name: string])[] = [
   ["new Ratelimit({ db, limiter, prefix: 'api', timeout: '5w' })", '\'"5w"\''],
   ['api.limit(user)', "'undefined'"],
   ['rateLimit({ ratelimit: api, key: keyOf })', "'undefined'"],
+  ['rateLimit({ ratelimit: api })', "'key'"],
   [
     "new Ratelimit({ db: mysql(async () => ({ rows: [] })), limiter, prefix: 'api' })",
     'needs a PostgreSQL database',
