@@ -73,7 +73,10 @@ async function findBin(): Promise<string> {
   try {
     home = dirname(project.resolve('drizzle-kit'))
   } catch (cause) {
-    throw new Error(`drizzle-kit is not installed in ${process.cwd()}.`, { cause })
+    throw new Error(
+      `drizzle-kit is not installed in ${process.cwd()}: run \`npm install --save-dev drizzle-kit\` there.`,
+      { cause },
+    )
   }
   const { bin } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8'))
   return join(home, bin['drizzle-kit'])

@@ -80,7 +80,7 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
   )
   checkOption(
     typeof secret === 'string' && secret.length >= MIN_SECRET,
-    `secret must have at least ${MIN_SECRET} characters.`,
+    `The dashboard needs a secret of at least ${MIN_SECRET} characters.`,
   )
   checkOption(
     typeof limiters === 'object' && limiters !== null && Object.keys(limiters).length > 0,

@@ -28,7 +28,7 @@ export function parseDuration(duration: Duration, name: string, minMs = 1): numb
   if (!isWhole || wholeMs < minMs || wholeMs > MAX_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',
-      `${name} must be whole milliseconds from ${minMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
+      `${name} must be whole milliseconds from ${minMs} to a hundred years: 10000, or '10s' with the unit ms, s, m, h or d.`,
     )
   }
   return wholeMs
