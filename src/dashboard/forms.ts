@@ -30,6 +30,15 @@ function fieldOf({ name, label, of }: Field): Html {
   return html`<label>${label}<br><select name="${name}">${of.map(([value, words]) => html`<option value="${value}">${words}</option>`)}</select></label>`
 }
 
+/** What a form names of what the key holds. Undefined if no page has written it. */
+export function heldIn(written: string | undefined): string | undefined {
+  try {
+    return written && decodeURIComponent(written)
+  } catch {
+    return undefined
+  }
+}
+
 /** Why a value is none of the field. Undefined if it is one. */
 export function faultIn(
   { name, label, of }: Field,
@@ -77,9 +86,11 @@ ${held === undefined && given.length === 0 ? undefined : html`<dl>${held === und
   )
 }
 
+/** What the key holds is encoded: browsers change line breaks in the fields of a form. */
 function hidden(fields: Readonly<Record<string, unknown>>): Html[] {
   const { token, id, held, ...values } = fields
-  return Object.entries({ token, id, held, ...values }).flatMap(([name, value]) =>
+  const encoded = typeof held === 'string' ? encodeURIComponent(held) : undefined
+  return Object.entries({ token, id, held: encoded, ...values }).flatMap(([name, value]) =>
     typeof value === 'string' ? [html`<input type="hidden" name="${name}" value="${value}">`] : [],
   )
 }

@@ -1,5 +1,5 @@
 import type { DashboardWrite } from '../shared/shown.ts'
-import { confirmPage, faultIn } from './forms.ts'
+import { confirmPage, faultIn, heldIn } from './forms.ts'
 import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
@@ -125,9 +125,11 @@ async function acted(asked: Asked, limit: Limit, form: URLSearchParams): Promise
     do: _do,
     sure,
     once = crypto.randomUUID(),
+    held: written,
     ...fields
   } = Object.fromEntries(form)
-  const values = { ...fields, once }
+  const held = heldIn(written)
+  const values = { ...fields, ...(held === undefined ? {} : { held }), once }
   const fault = act.fields.map((field) => faultIn(field, values)).find((each) => each !== undefined)
   if (fault !== undefined) return refused(400, fault)
   if (sure === undefined) {

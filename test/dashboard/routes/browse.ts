@@ -84,13 +84,19 @@ export function browse(
   }
   const act = async (limit: string, key: string, what: string, fields: Fields = {}) => {
     const { id } = await open(limit, key)
-    const question = await post(`?limit=${limit}`, { id, do: what, ...fields })
+    const question = await post(`?limit=${limit}`, asSent({ id, do: what, ...fields }))
     if (question.status !== 200) return { ...question, question: question.text }
-    const sure = await post(`?limit=${limit}`, { ...fieldsIn(question.text), do: what })
+    const sure = await post(`?limit=${limit}`, asSent({ ...fieldsIn(question.text), do: what }))
     const done = sure.status === 303 ? await get(sure.location) : sure
     return { ...done, question: question.text, location: sure.location }
   }
   return { get, ask, post, open, act, tokenOf: () => token }
+}
+
+/** Browsers send each line break of a hidden field as CR and LF. */
+function asSent(fields: Fields): Fields {
+  const sent = Object.entries(fields).map(([name, value]) => [name, value.replaceAll(/\r\n?|\n/g, '\r\n')])
+  return Object.fromEntries(sent)
 }
 
 const TEXTS: Readonly<Record<string, string>> = {

@@ -302,4 +302,19 @@ describe('a change', () => {
     await act('credits', 'org:1', 'settle', { held: 'job/7', cost: '30' })
     expect(await credits.getRemaining('org:1')).toMatchObject({ remaining: 70 })
   })
+
+  test('reaches a reservation and a grant with line breaks in their names, which browsers change', async () => {
+    const { db } = database
+    const quota = new Quota({ db, limiter: five, prefix: newPrefix() })
+    const credits = new Credits({ db, prefix: newPrefix(), dated: true })
+    const id = 'one\ntwo\rthree 100 %41'
+    await quota.reserve('org:1', { rate: 2, id, expires: '1h' })
+    await credits.grant('org:1', 100, { id })
+    const { act, open } = browse({ quota, credits })
+    const { held = '' } = fieldsIn((await open('quota', 'org:1')).text)
+    expect((await act('quota', 'org:1', 'release', { held })).text).toContain('was released.')
+    expect(await quota.getRemaining('org:1')).toMatchObject({ used: 0 })
+    const back = await act('credits', 'org:1', 'take back', { held })
+    expect(back.text).toContain('100 credits were taken back.')
+  })
 })
