@@ -1,3 +1,4 @@
+import { type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/fastify'
 import fastify, { type FastifyInstance, type FastifyReply, type RouteHandlerMethod } from 'fastify'
 import { afterAll, describe, expect, test, vi } from 'vitest'
@@ -102,6 +103,47 @@ describe.each(['failures', 'successes'] as const)('requests of which %s count', 
     await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
     await vi.waitFor(() => expect(replies[0]?.raw.closed).toBe(true), PATIENTLY)
     await untilOneCounts(database, set.ratelimit)
+  })
+
+  test.each(['before the response', 'during the check'])(
+    'over HTTP/2, a request whose client goes away %s counts',
+    async (when) => {
+      const set = setup()
+      const app = fastify({ http2: true, forceCloseConnections: true }) as unknown as FastifyInstance
+      let stream: ClientHttp2Stream | undefined
+      // Node says of such a response that it was closed, and that it has finished.
+      const leave = async ({ raw }: FastifyReply) => {
+        stream?.close(constants.NGHTTP2_CANCEL)
+        await new Promise((resolve) => raw.once('close', resolve))
+      }
+      const check = rateLimit(set.options)
+      app.addHook('onRequest', async (request, reply) => {
+        if (when === 'during the check') await leave(reply)
+        return check(request, reply)
+      })
+      app.get('/', async (_request, reply) => {
+        await leave(reply)
+        return 'hello'
+      })
+      const client = connect(await serve(app))
+      stream = client.request({ ':path': '/' })
+      await untilOneCounts(database, set.ratelimit)
+      client.destroy()
+    },
+  )
+
+  test('over HTTP/2, a response is sent and settled as over HTTP/1', async () => {
+    const set = setup()
+    const app = fastify({ http2: true, forceCloseConnections: true }) as unknown as FastifyInstance
+    app.addHook('onRequest', rateLimit(set.options))
+    app.get('/:status', async ({ params }, reply) => reply.code(Object(params).status).send())
+    const client = connect(await serve(app))
+    for (const status of [200, 400]) {
+      const stream = client.request({ ':path': `/${status}` }).resume()
+      await new Promise((resolve) => stream.once('close', resolve))
+    }
+    await untilOneCounts(database, set.ratelimit)
+    client.destroy()
   })
 
   test('a request that is answered during the check is settled by that answer, and its handler does not run', async () => {
