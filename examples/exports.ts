@@ -7,7 +7,7 @@ import { Semaphore } from 'drizzle-ratelimit/semaphore'
 
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
-const exports = new Semaphore({ db: drizzle({ client }), prefix: 'exports', limit: 2, lease: '1s' })
+const exports = new Semaphore({ db: drizzle({ client }), prefix: 'exports', limit: 2, lease: '2s' })
 
 async function run(name: number, ms: number): Promise<void> {
   const job = await exports.acquire('org:1', { timeout: '10s' })
@@ -29,5 +29,6 @@ const answers = [await exports.acquire('org:1'), await exports.acquire('org:1')]
 console.log(
   `a crashed export holds a slot, so one is left: ${answers.map(({ success }) => success).join(', ')}`,
 )
-await sleep(1000)
+await sleep(2000)
 console.log(`after its lease: ${(await exports.acquire('org:1')).success}`)
+await client.close()

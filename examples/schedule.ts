@@ -17,3 +17,4 @@ for (const name of ['first', 'second', 'first', 'second'] as const) {
     turn.success ? `${name}: starts in ${turn.delay} ms` : `${name}: again in ${turn.retryAfter} ms`,
   )
 }
+await client.close()

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 import { ENTRIES } from './support/entries.ts'
 import { PATIENTLY } from './support/patience.ts'
-import { CONTRACT, distributed, named, project, without } from './support/projects.ts'
+import { CONTRACT, distributed, named, project, without, withoutWings } from './support/projects.ts'
 import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
@@ -49,8 +49,11 @@ function suite(
       include: files.map((file) => `${FOLDERS[name]}/${file}.test.ts`),
       provide: { driver: 'node-postgres' },
       env: { DRIZZLE: drizzle },
-      globalSetup: 'test/support/global-setup.ts',
-      setupFiles: name === 'faults' || name === 'attack' ? 'test/support/count-checks.ts' : [],
+      globalSetup: ['test/support/global-setup.ts', 'test/support/pglite-setup.ts'],
+      setupFiles: [
+        'test/support/pglite-data.mjs',
+        ...(name === 'faults' || name === 'attack' ? ['test/support/count-checks.ts'] : []),
+      ],
       testTimeout: 120_000,
       hookTimeout: 120_000,
       expect: { poll: PATIENTLY },
@@ -72,15 +75,13 @@ const drivers: readonly TestProjectConfiguration[] = [
   project('pglite', '1.0', ...CONTRACT),
   named('pglite 0.45 busy', project('pglite', '0.45', 'busy')),
   project('node-postgres', '0.45', ...CONTRACT),
-  project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency'),
+  // Wings send their statements as the kernel does, so its concurrency shows what the driver does to them.
+  withoutWings('concurrency', project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency')),
   project('postgres-js', '1.0', ...CONTRACT, 'busy'),
 ]
 
-/** What `npm test` leaves out on its server: all algorithms, with more random calls, and the rest. */
-const server = named(
-  'node-postgres 1.0 long',
-  project('node-postgres', '1.0', 'answers', 'quotas', 'routes', 'busy', 'long'),
-)
+/** What `npm test` leaves out on its server. */
+const server = named('node-postgres 1.0 long', project('node-postgres', '1.0', 'busy', 'long'))
 
 /** The statements for tables that Citus has distributed, where they are others. */
 const statementsOfCitus = distributed(
@@ -99,7 +100,8 @@ const packed: TestProjectConfiguration = {
     name: 'packed',
     include: ['test/distribution/packed/**/*.test.ts'],
     provide: { driver: 'node-postgres' },
-    globalSetup: 'test/distribution/packed/setup.ts',
+    globalSetup: ['test/distribution/packed/setup.ts', 'test/support/pglite-setup.ts'],
+    setupFiles: 'test/support/pglite-data.mjs',
     // They start compilers, servers and browsers, and other files run next to them.
     testTimeout: 300_000,
     hookTimeout: 300_000,

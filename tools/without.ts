@@ -7,16 +7,16 @@ import { WINGS } from '../test/support/wings.ts'
 import { removeWing } from './remove-wing.ts'
 
 // `npm run without -- schedule` removes a wing from a copy of the repository, and says whether the types are
-// right there and the tests of the rest pass: some, or with `--whole` all that need no server. `--sources` is
+// right there and the tests of the rest pass: some, or with `--whole` all of `npm test`. `--sources` is
 // quick: it looks at the types of src only.
 
 const NOT_COPIED = ['node_modules', '.git', 'dist']
 
 /** The modules, the sources, and the answers that every implementation must give. */
-const FEW = ['test/unit', 'test/behaviour/drivers/vectors.test.ts']
+const FEW = ['--project', 'pglite 0.45', 'test/unit', 'test/behaviour/drivers/vectors.test.ts']
 
 const COMPILER = ['node_modules/typescript/bin/tsc', '--noEmit']
-const TESTS = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'pglite 0.45', '--silent=true']
+const TESTS = ['node_modules/vitest/vitest.mjs', 'run', '--silent=true']
 
 /** Documents link to examples that were removed, and describe calls. Who removes a wing mends the text. */
 const TEXTS = ['links', 'reference'].flatMap((name) => [

@@ -56,13 +56,9 @@ async function emptied(client: PGlite): Promise<PGlite> {
   return client
 }
 
-async function newPglite(): Promise<PGlite> {
-  return PGlite.create({ loadDataDir: new Blob([await readFile(inject('pgliteData'))]) })
-}
-
 async function emptyPglite(): Promise<TestDatabase> {
   const used = idle.pop()
-  const client = used ? await emptied(used) : await newPglite()
+  const client = used ? await emptied(used) : await PGlite.create()
   const noServer = () => {
     throw new Error('PGlite has one connection')
   }

@@ -1,14 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
-import type { TestProject } from 'vitest/node'
-
-declare module 'vitest' {
-  interface ProvidedContext {
-    /** The file that has the data of a new PGlite. */
-    pgliteData: string
-  }
-}
 
 // Each project loads this module for itself, but all in one process. So they share through a global.
 declare global {
@@ -17,10 +10,10 @@ declare global {
 
 const CACHE = 'node_modules/.cache'
 
-/** Making the data of a PGlite takes several times as long as loading it, so it is made once. */
-export default async function setUp(project: TestProject): Promise<void> {
+/** Names the data that pglite-data.mjs loads. */
+export default async function setUp(): Promise<void> {
   globalThis.testPgliteData ??= madeOnce()
-  project.provide('pgliteData', await globalThis.testPgliteData)
+  process.env['PGLITE_DATA'] = resolve(await globalThis.testPgliteData)
 }
 
 async function madeOnce(): Promise<string> {

@@ -50,11 +50,16 @@ type Folder =
 /** The folders of the contract that every driver keeps, with each version of Drizzle. */
 export const CONTRACT: readonly Folder[] = ['drivers', 'transactions', 'statements', 'outages']
 
-/** What is the same on every database. */
+/** What is the same on every database, and asks one. */
+export const SAME: readonly Folder[] = ['answers', 'quotas', 'routes']
+
+/** What is the same on every database, most of it without one. */
 export const ONCE: readonly Folder[] = ['unit', 'process', 'documents']
 
 /** What needs several connections, or says what they see. */
 export const OF_SERVERS: readonly Folder[] = ['concurrency', 'secrets', 'commands']
+
+const SETUP_FILES = ['test/support/timers.ts', 'test/support/pglite-data.mjs']
 
 const root: string = new URL('../..', import.meta.url).pathname
 
@@ -67,9 +72,9 @@ export function project(driver: Driver, drizzle: Drizzle, ...folders: readonly F
       name: `${driver} ${drizzle}`,
       include: folders.flatMap((folder) => [`test/${folder}/*.test.ts`, `test/*/${folder}/*.test.ts`]),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
-      globalSetup: `test/support/${hasServer ? 'global-setup' : 'pglite-setup'}.ts`,
+      globalSetup: [...(hasServer ? ['test/support/global-setup.ts'] : []), 'test/support/pglite-setup.ts'],
       ...{ testTimeout: 120_000, hookTimeout: 60_000, expect: { poll: PATIENTLY } },
-      setupFiles: ['test/support/timers.ts'],
+      setupFiles: SETUP_FILES,
       // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
       isolate: false,
     },
@@ -85,6 +90,11 @@ export function without(files: readonly string[], settings: ProjectConfig): Proj
   const exclude = files.map((file) => `test/${file}.test.ts`)
   for (const file of exclude) if (!existsSync(`${root}${file}`)) throw new Error(`There is no ${file}.`)
   return { ...settings, test: { ...settings.test, exclude } }
+}
+
+/** Leaves out a folder's tests of wings. */
+export function withoutWings(folder: Folder, settings: ProjectConfig): ProjectConfig {
+  return { ...settings, test: { ...settings.test, exclude: [`test/*/${folder}/*.test.ts`] } }
 }
 
 export function isolated(settings: ProjectConfig): ProjectConfig {
@@ -104,7 +114,7 @@ export function distributed(settings: ProjectConfig): ProjectConfig {
     test: {
       ...test,
       name: `${test?.name} distributed`,
-      setupFiles: ['test/support/timers.ts', 'test/support/distributed-setup.ts'],
+      setupFiles: [...SETUP_FILES, 'test/support/distributed-setup.ts'],
     },
   }
 }

@@ -19,7 +19,7 @@ export interface Kind extends Example {
   readonly limiter: Limiter
 }
 
-/** PGlite is slower than the server and proves the SQL only, so it tries what one of each family does. */
+/** PGlite, with the statements for Citus, is slower than a server: it tries what one of each family does. */
 const tried = hasServer()
   ? examples
   : examples.filter(({ name }) => ['token bucket', 'sliding window', 'calendar window'].includes(name))

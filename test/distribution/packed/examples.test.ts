@@ -1,14 +1,33 @@
 import { execFile, spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 
 // Slow: each example is a process of its own, which loads the sources and starts PGlite.
 
-const run = promisify(execFile)
+const LOADERS = ['--import', 'tsx', '--import', resolve('test/support/pglite-data.mjs')]
+
+async function printed(example: string): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, [...LOADERS, `examples/${example}.ts`])
+  return stdout
+}
+
+test('the scripts run the examples', async () => {
+  const { scripts } = JSON.parse(await readFile('package.json', 'utf8'))
+  expect(scripts).toMatchObject({
+    quickstart: 'tsx examples/quickstart.ts',
+    ...Object.fromEntries(
+      ['dashboard', 'denied', 'express', 'hono'].map((name) => [
+        `example:${name}`,
+        `tsx examples/${name}.ts`,
+      ]),
+    ),
+  })
+})
 
 test('the quickstart prints what its comments say', async () => {
-  const { stdout } = await run('npm', ['run', '--silent', 'quickstart'])
+  const stdout = await printed('quickstart')
   for (const shown of [
     'checkTables finds 0 differences',
     'allowed, 4 remaining',
@@ -23,12 +42,12 @@ test('the quickstart prints what its comments say', async () => {
 })
 
 test('the denied keys are listed', async () => {
-  const { stdout } = await run('npm', ['run', '--silent', 'example:denied'])
+  const stdout = await printed('denied')
   expect(stdout.trim().split('\n')).toEqual(['mallory was denied 40 times', 'eve was denied 7 times'])
 })
 
 test('an order that fails leaves the quota whole', async () => {
-  const { stdout } = await run('node_modules/.bin/tsx', ['examples/orders.ts'])
+  const stdout = await printed('orders')
   expect(
     stdout
       .trim()
@@ -46,7 +65,7 @@ test('an order that fails leaves the quota whole', async () => {
 })
 
 test('exports run two at once, and a crash frees its slot', async () => {
-  const { stdout } = await run('node_modules/.bin/tsx', ['examples/exports.ts'])
+  const stdout = await printed('exports')
   expect(stdout.trim().split('\n')).toEqual([
     '1 begins',
     '2 begins',
@@ -60,7 +79,7 @@ test('exports run two at once, and a crash frees its slot', async () => {
 })
 
 test('calls of two workers get start times', async () => {
-  const { stdout } = await run('node_modules/.bin/tsx', ['examples/schedule.ts'])
+  const stdout = await printed('schedule')
   expect(stdout.trim().split('\n')).toEqual([
     'first: starts in 0 ms',
     'second: starts in 100 ms',
@@ -73,7 +92,7 @@ test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits'
   const pictures = () =>
     Promise.all(['billing', 'credits'].map((name) => readFile(`examples/${name}.svg`, 'utf8')))
   const drawn = await pictures()
-  const { stdout } = await run('node_modules/.bin/tsx', ['examples/billing.ts'])
+  const stdout = await printed('billing')
   const cells = stdout.split('\n').map((line) => line.split('│').map((cell) => cell.trim()))
   expect(cells.filter(({ length }) => length > 1).map((line) => line.slice(1, -1).join(' | '))).toEqual([
     ' | period, local time | quota | used |  | denied | mails queued',
@@ -118,8 +137,8 @@ test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits'
 })
 
 test('a month with crashes, corrections and a change of the plan is on the invoice to the cent', async () => {
-  const { stdout } = await run('node_modules/.bin/tsx', ['examples/invoice.ts'])
-  const printed = stdout
+  const stdout = await printed('invoice')
+  const lines = stdout
     .trim()
     .split('\n')
     .map((line) => line.replaceAll(/ {2,}/g, ' '))
@@ -137,9 +156,9 @@ test('a month with crashes, corrections and a change of the plan is on the invoi
     '09-14 10:00 payment-2 is taken back, with 30 credits',
     '09-16 00:30 job-2 ends: 80 pages, a correction of -20',
   ]) {
-    expect(printed).toContain(shown)
+    expect(lines).toContain(shown)
   }
-  expect(printed.slice(printed.indexOf('') + 1)).toEqual([
+  expect(lines.slice(lines.indexOf('') + 1)).toEqual([
     'included, 2026-09-01 to 2026-09-16: 980 pages 15.00',
     'extra, 2026-09-01 to 2026-10-01: 60 pages 3.00',
     'credits, payment-1 10.00',
@@ -153,7 +172,9 @@ test('a month with crashes, corrections and a change of the plan is on the invoi
 
 /** Starts an example that serves, gives its address to the test, and ends it. */
 async function served(example: string, work: (url: string) => Promise<void>): Promise<void> {
-  const app = spawn('node_modules/.bin/tsx', [example], { env: { ...process.env, PORT: '0' } })
+  const app = spawn(process.execPath, [...LOADERS, `examples/${example}.ts`], {
+    env: { ...process.env, PORT: '0' },
+  })
   try {
     const url = await new Promise<string>((resolve, reject) => {
       app.stdout.on('data', (text) => resolve(/http:[/.\d]+:\d+/.exec(String(text))?.[0] ?? ''))
@@ -166,7 +187,7 @@ async function served(example: string, work: (url: string) => Promise<void>): Pr
 }
 
 test('the page for operators lists limits', async () => {
-  await served('examples/dashboard.ts', async (url) => {
+  await served('dashboard', async (url) => {
     const page = await (await fetch(`${url}/?limit=api`)).text()
     expect(page).toContain('user:mallory')
     expect(page).toContain('<svg class="chart"')
@@ -174,7 +195,7 @@ test('the page for operators lists limits', async () => {
 })
 
 test('the Hono app limits requests by address, and reports by plan', async () => {
-  await served('examples/hono.ts', async (url) => {
+  await served('hono', async (url) => {
     const reports = await Promise.all([1, 2, 3].map(() => fetch(`${url}/reports`, { method: 'POST' })))
     expect(reports.map(({ status }) => status).toSorted()).toEqual([201, 201, 429])
     const denied = await fetch(`${url}/reports`, { method: 'POST', headers: { 'x-plan': 'paid' } })
@@ -186,7 +207,7 @@ test('the Hono app limits requests by address, and reports by plan', async () =>
 })
 
 test('the Express app counts failed logins by address and by account', async () => {
-  await served('examples/express.ts', async (url) => {
+  await served('express', async (url) => {
     const headers = { 'content-type': 'application/json' }
     const logIn = async (email: string, password: string) => {
       const body = JSON.stringify({ email, password })

@@ -86,13 +86,8 @@ const NOTHING = 'No schema changes, nothing to migrate'
 test.each(KINDS)('Drizzle $drizzle, package of type $module, $tables tables', async (kind) => {
   const project = await start(kind)
   const names = NAMES[kind.tables]
-  expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual({
-    code: 2,
-    printed: expect.stringContaining('run `npx drizzle-kit generate` first'),
-  })
   expect(await project.run('drizzle-kit', 'generate')).toEqual(fine())
   expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual(fine('Wrote drizzle/'))
-  expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual(fine('nothing to do'))
   expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
   expect(await project.run('drizzle-ratelimit', 'check', ...names)).toEqual(fine('as the limiter expects'))
   expect(await project.node('app.js')).toEqual(fine('4 remaining'))
