@@ -16,10 +16,12 @@ const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 const db = drizzle({ client })
 
-// The clock runs through a day, so that the chart has something to show.
-const HOUR_MS = 3_600_000
-let hoursAgo = 23
-const clock = () => new Date(Date.now() - hoursAgo * HOUR_MS)
+// The clock runs through a day, and then through its last hour, so that the charts have something to show.
+const [HOUR_MS, MINUTE_MS] = [3_600_000, 60_000]
+const hours = Array.from({ length: 23 }, (_, place) => (23 - place) * HOUR_MS)
+const minutes = Array.from({ length: 15 }, (_, place) => (14 - place) * 4 * MINUTE_MS)
+let ago = 24 * HOUR_MS
+const clock = () => new Date(Date.now() - ago)
 const counting = { clock, use: [countDenials({ every: 1 })] } as const
 const api = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(20, '1h'), prefix: 'requests', ...counting })
 const exports = new Ratelimit({
@@ -34,16 +36,15 @@ const credits = new Credits({ db, prefix: 'credits' })
 const jobs = new Semaphore({ db, prefix: 'jobs', limit: 3, lease: '10m' })
 
 const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 58 }
-for (; hoursAgo >= 0; hoursAgo--) {
-  const busy = 0.4 + Math.sin((hoursAgo / 24) * Math.PI)
+for (ago of [...hours, ...minutes]) {
+  const busy = (0.4 + Math.sin((ago / HOUR_MS / 24) * Math.PI)) * (ago < HOUR_MS ? 0.15 : 1)
   for (const [key, times] of Object.entries(calls)) {
-    await Promise.all(Array.from({ length: times * busy }, () => api.limit(key)))
+    await Promise.all(Array.from({ length: Math.ceil(times * busy) }, () => api.limit(key)))
     await Promise.all(Array.from({ length: (times / 12) * busy }, () => exports.limit(key)))
   }
   // The counts are written in the background.
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await new Promise((resolve) => setTimeout(resolve, 50))
 }
-hoursAgo = 0
 await credits.grant('org:1', 1000)
 await credits.limit('org:1', { rate: 120 })
 await tokens.limit('org:1', { rate: 41_200 })

@@ -10,8 +10,8 @@ export interface Bar {
 const HEIGHT = 100
 const STEP = 10
 
-/** How many bars lie between two names. */
-const NAMED = 6
+/** How many bars have names. */
+const NAMED = 4
 
 /** Bars as SVG, without a library, a script or a style: the page's policy forbids what libraries write. */
 function bars(all: readonly Bar[], most: number): Html {
@@ -32,18 +32,14 @@ export function sparkline(all: readonly Bar[], most: number, title: string): Htm
   return drawing(all, most, 'spark', title)
 }
 
-/** A chart with axes whose words are as large as the page's, and its numbers as a table. */
+/** A chart with its title, with axes whose words are as large as the page's, and its numbers. */
 export function chart(all: readonly Bar[], title: string): Html {
   const most = Math.max(0, ...all.map(({ count }) => count))
-  const names = all.filter((_, place) => place % NAMED === 0)
+  const names = all.filter((_, place) => place % (all.length / NAMED) === 0)
   const counted = all.filter(({ count }) => count > 0)
-  return html`<figure><div class="axis"><span>${inDigits(most)}</span><span>0</span></div>
-${drawing(all, most, 'chart', title)}<div class="hours">${names.map(({ name }) => html`<span>${name}</span>`)}</div></figure>
-${
-  counted.length === 0
-    ? undefined
-    : html`<details><summary>The same in numbers</summary><dl>${counted.map(({ name, count }) => html`<div><dt>${name}</dt><dd>${inDigits(count)}</dd></div>`)}</dl></details>`
-}`
+  return html`<figure><figcaption>${title}</figcaption><div class="axis"><span>${inDigits(most)}</span><span>0</span></div>
+${drawing(all, most, 'chart', title)}<div class="names">${names.map(({ name }) => html`<span>${name}</span>`)}</div>
+<details><summary>The same in numbers</summary><dl>${counted.map(({ name, count }) => html`<div><dt>${name}</dt><dd>${inDigits(count)}</dd></div>`)}</dl></details></figure>`
 }
 
 /** How much of a limit is used, from 0 to 1. The words next to it say the same. */

@@ -1,7 +1,6 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import { counted } from '../shared/readable.ts'
 import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
-import { chart } from './chart.ts'
+import { type Denials, deniedCharts, sumOf } from './denials.ts'
 import { actForms, type Target } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
@@ -15,9 +14,10 @@ import { USAGE, usageCells } from './usage.ts'
 interface Known {
   readonly limit: Limit
   readonly now: number
+  readonly rule: string
   readonly shown: ShownKey | undefined
   readonly held: readonly (readonly [Holding, readonly Held[]])[]
-  readonly bars: readonly { readonly name: string; readonly count: number }[]
+  readonly denials: Denials | undefined
   readonly acts: readonly Act[]
   /** Why its rows could not be read. */
   readonly error?: string
@@ -68,8 +68,9 @@ ${
   )
 }
 
-function isSeen({ shown, held, bars, error }: Known): boolean {
-  return error !== undefined || shown !== undefined || held.length > 0 || bars.some(({ count }) => count > 0)
+function isSeen({ shown, held, denials, error }: Known): boolean {
+  const isDenied = denials !== undefined && sumOf(denials.hours) > 0
+  return error !== undefined || shown !== undefined || held.length > 0 || isDenied
 }
 
 /** What one limit cannot read does not hide the others. */
@@ -78,7 +79,7 @@ async function knownOf(limit: Limit, key: NamedKey, looking: Looking): Promise<K
     return await readKnown(limit, key, looking)
   } catch (error) {
     if (!(error instanceof RatelimitError)) throw error
-    const nothing = { now: looking.now, shown: undefined, held: [], bars: [], acts: [] }
+    const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
     return { limit, ...nothing, error: `${error.code}: ${error.message}` }
   }
 }
@@ -92,22 +93,21 @@ async function readKnown(limit: Limit, { text, hashedBy }: NamedKey, { times }: 
     const found = await holding.list({ key, size: SHOWN, now })
     if (found.length > 0) held.push([holding, found])
   }
-  const hours = await limit.hours(now, key)
-  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
-  return { limit, now, shown, held, bars, acts: await limit.acts() }
+  const rule = await limit.rule(now, (time) => times.short(time), key)
+  return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts: await limit.acts() }
 }
 
 /** How much the key has used of each limit. */
 function summary(all: readonly Known[], looking: Looking): Html {
-  const rows = all.map(({ limit, shown, now, error }, place) => [
-    html`<a href="#limit-${place}">${limit.name}</a>`,
+  const rows = all.map(({ limit, rule, shown, now, error }, place) => [
+    html`<a href="#limit-${place}">${limit.name}</a><small>${rule}</small>`,
     ...(shown ? usageCells(shown, now, looking) : [error === undefined ? html`no row` : html`not known`]),
   ])
   return rows.length === 0 ? html`` : table([{ name: 'Limit' }, ...USAGE], rows)
 }
 
 function ofLimit(
-  { limit, now, shown, held, bars, acts, error }: Known,
+  { limit, now, shown, held, denials, acts, error }: Known,
   place: number,
   asking: Target,
   looking: Looking,
@@ -117,11 +117,9 @@ function ofLimit(
     return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
 <p class="failed">${error}</p></section>`
   }
-  const denied = bars.reduce((sum, { count }) => sum + count, 0)
-  const title = `${counted(denied, 'denial')} in the last 24 hours`
   const ofHeld = (holding: Holding) => acts.filter(({ of }) => of === holding.name)
   return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
-${limit.isCounted ? (denied > 0 ? html`<h3>${title}</h3>${chart(bars, title)}` : html`<p class="faint">Not denied in the last 24 hours.</p>`) : undefined}
+${denials && deniedCharts(denials, looking.times)}
 ${held.map(([holding, found]) => {
   const own = ofHeld(holding).filter(({ needs }) => asking.allow.includes(needs))
   const columns = [{ name: holding.columns[0] ?? 'Number' }, ...heldColumns(holding, found).slice(1)]

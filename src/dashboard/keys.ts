@@ -126,7 +126,8 @@ export async function callOn({ handle, limiterOf }: Rows, key: string, rate = 0)
   return callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter })
 }
 
-async function planOf(limiterOf: PlanOf, key: string): Promise<Limiter> {
+/** The plan of a key. */
+export async function planOf(limiterOf: PlanOf, key: string): Promise<Limiter> {
   const limiter = await planFrom(limiterOf, key)
   checkLimiter(limiter)
   return limiter

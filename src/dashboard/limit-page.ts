@@ -1,5 +1,6 @@
-import { counted, inDigits } from '../shared/readable.ts'
-import { chart } from './chart.ts'
+import { HOUR, MINUTE } from '../shared/denied-rows.ts'
+import { inDigits } from '../shared/readable.ts'
+import { type Denials, deniedCharts, deniedNow, NOW_MINUTES, sumOf } from './denials.ts'
 import { heldTable, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
 import { href, hrefWith, type Looking, page } from './layout.ts'
@@ -11,13 +12,12 @@ import { MAX_SEARCHED } from './sql/keys.ts'
 import { type Cell, PAGE, pageOrLast, pager, table } from './table.ts'
 import { USAGE, usageCells } from './usage.ts'
 
-const HOUR_MS = 3_600_000
-
-/** Since when denials are listed. */
+/** How far back denials are listed. The shortest time that has some is shown, unless another one is chosen. */
 const SINCE = [
-  ['hour', 'this hour', 0],
-  ['day', '24 hours', 23],
-  ['week', '7 days', 167],
+  ['now', `${NOW_MINUTES} minutes`, (NOW_MINUTES - 1) * MINUTE.ms, deniedNow],
+  ['hour', '60 minutes', 59 * MINUTE.ms, ({ minutes }: Denials) => sumOf(minutes)],
+  ['day', '24 hours', 23 * HOUR.ms, ({ hours }: Denials) => sumOf(hours)],
+  ['week', '7 days', 167 * HOUR.ms, () => 0],
 ] as const
 
 /** A limit: who is denied, who is near the limit, who is blocked, and what keys hold. */
@@ -52,21 +52,19 @@ function pageOf({ asked }: Looking, list: string): number {
 
 async function denied(limit: Limit, now: number, looking: Looking): Promise<Html | undefined> {
   if (!limit.canCount) return undefined
-  if (!limit.isCounted)
+  const denials = await limit.denials(now)
+  if (!denials)
     return html`<p class="faint">Denials are not counted. Give the limiter <code>use: [countDenials()]</code> to see whom it denies.</p>`
   const { times, asked } = looking
-  const hours = await limit.hours(now)
-  const sum = hours.reduce((before, each) => before + each.denials, 0)
-  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
-  const title = `${counted(sum, 'denial')} in the last 24 hours`
-  const [since, , back] = SINCE.find(([name]) => name === asked.get('since')) ?? SINCE[1]
+  const [since, , back] =
+    SINCE.find(([name]) => name === asked.get('since')) ??
+    SINCE.find(([, , , sum]) => sum(denials) > 0) ??
+    SINCE[3]
   const {
     keys,
     total,
     page: at,
-  } = await pageOrLast(pageOf(looking, 'denied'), (offset) =>
-    limit.denied(now - back * HOUR_MS, PAGE, offset),
-  )
+  } = await pageOrLast(pageOf(looking, 'denied'), (offset) => limit.denied(now, now - back, PAGE, offset))
   const choices = SINCE.map(([name, words]) =>
     name === since
       ? html` <strong>${words}</strong>`
@@ -78,8 +76,7 @@ async function denied(limit: Limit, now: number, looking: Looking): Promise<Html
     ),
   )
   return html`<section aria-labelledby="denied"><h2 id="denied">Denied most</h2>
-<p>${title}, by the hour. ${inDigits(hours.at(-1)?.denials ?? 0)} this hour.</p>
-${sum > 0 ? chart(bars, title) : undefined}
+${deniedCharts(denials, times)}
 <p>Keys denied in${choices}</p>
 ${rows.length === 0 ? html`<p class="faint">No key was denied.</p>` : table([{ name: 'Key' }, { name: 'Denials' }], rows)}
 ${rows.length === 0 ? undefined : pager(at, total, (to) => `${hrefWith(looking, { denied: to })}#denied`)}</section>`

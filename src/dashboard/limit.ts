@@ -4,7 +4,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { type DeniedHour, type DeniedKey, deniedByHour, deniedPage } from '../reports/denied.ts'
+import { type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import {
@@ -19,9 +19,10 @@ import {
 } from '../shared/shown.ts'
 import { actsOf } from './acts.ts'
 import type { AnySemaphore } from './any-semaphore.ts'
+import type { Denials } from './denials.ts'
 import { inTime } from './in-time.ts'
 import { inWords } from './in-words.ts'
-import { blockedKeys, lookAtKey, nearestKeys, type Rows } from './keys.ts'
+import { blockedKeys, lookAtKey, nearestKeys, planOf, type Rows } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 
 /** A limit of the page whose keys have plans. */
@@ -40,8 +41,8 @@ const PLANNED_NAMES: NamesOf<PlannedLimit> = { ratelimit: true, limiterOf: true 
 /** Its hash tells secrets apart. */
 const PROBE = 'the secret of drizzle-ratelimit/dashboard'
 
-/** How many hours a chart has. */
-const HOURS = 24
+/** What charts have. */
+const CHARTED = { hours: 24, minutes: 60 }
 
 /** A limit as the page reads and changes it. Keys are those of the rows: with `hashKeys`, the hashes. */
 export class Limit {
@@ -101,9 +102,12 @@ export class Limit {
     return this.#read(() => timeOf(db, clock))
   }
 
-  async rule(now: number, written: (time: number) => string): Promise<string> {
-    if (this.#rows?.limiterOf) return 'each key by its plan'
-    return (await this.#load()).rule ?? inWords(this.checker.terms.limiter, now, written)
+  /** The rule in words, of a key or of all. */
+  async rule(now: number, written: (time: number) => string, key?: string): Promise<string> {
+    const { limiterOf } = this.#rows ?? {}
+    if (limiterOf && key === undefined) return 'each key by its plan'
+    const limiter = limiterOf && key !== undefined ? await planOf(limiterOf, key) : this.checker.terms.limiter
+    return (await this.#load()).rule ?? inWords(limiter, now, written)
   }
 
   /** The keys nearest to their limit. */
@@ -142,15 +146,20 @@ export class Limit {
   }
 
   /** The keys that were denied most since a time. */
-  async denied(from: number, top: number, offset: number): Promise<{ keys: DeniedKey[]; total: number }> {
-    return this.#read(() => deniedPage(this.#reading(), { from, top, offset }))
+  async denied(
+    now: number,
+    from: number,
+    top: number,
+    offset: number,
+  ): Promise<{ keys: DeniedKey[]; total: number }> {
+    return this.#read(() => deniedPage(this.#reading(), { now, from, top, offset }))
   }
 
-  /** The denials of the last hours, of a key or of all. Empty if they are not counted. */
-  async hours(now: number, key?: string): Promise<DeniedHour[]> {
-    if (!this.isCounted) return []
-    const asked = { now, hours: HOURS, ...(key === undefined ? {} : { key }) }
-    return this.#read(() => deniedByHour(this.#reading(), asked))
+  /** The denials of the last hours and minutes, of a key or of all. Undefined if they are not counted. */
+  async denials(now: number, key?: string): Promise<Denials | undefined> {
+    if (!this.isCounted) return undefined
+    const asked = { ...CHARTED, now, ...(key === undefined ? {} : { key }) }
+    return this.#read(() => deniedOver(this.#reading(), asked))
   }
 
   #read<T>(read: () => Promise<T>): Promise<T> {

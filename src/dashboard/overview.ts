@@ -1,7 +1,7 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import type { DeniedHour } from '../reports/denied.ts'
 import { counted, inDigits } from '../shared/readable.ts'
 import { sparkline } from './chart.ts'
+import { barsOf, type Denials, deniedNow, NOW_MINUTES, sumOf, whenDenied } from './denials.ts'
 import { type Html, html } from './html.ts'
 import { href, type Looking, page } from './layout.ts'
 import type { Limit } from './limit.ts'
@@ -16,7 +16,8 @@ interface Row {
   readonly isCut: boolean
   /** What keys hold: the title and the number. */
   readonly held: readonly (readonly [title: string, count: number])[]
-  readonly hours: readonly DeniedHour[]
+  /** Undefined if they are not counted. */
+  readonly denials: Denials | undefined
   /** Why its rows could not be read. */
   readonly error?: string
 }
@@ -31,12 +32,13 @@ export async function overviewPage(
   token: string,
 ): Promise<string> {
   const rows = (await Promise.all(limits.map((limit) => readRow(limit, looking)))).toSorted(byTrouble)
-  const most = Math.max(0, ...rows.flatMap(({ hours }) => hours.map(({ denials }) => denials)))
+  const most = Math.max(0, ...rows.flatMap(({ denials }) => denials?.hours.map((hour) => hour.denials) ?? []))
   const columns = [
     { name: 'Limit' },
     { name: 'At their limit now' },
+    { name: `Denied in ${NOW_MINUTES} min` },
     { name: 'Denied this hour' },
-    { name: 'Denied in 24 hours' },
+    { name: 'Denied in 24 h' },
     { name: 'Held now', isText: true },
   ] as const
   const hasCounts = rows.some(({ limit }) => limit.isCounted)
@@ -54,7 +56,7 @@ ${table(
 }
 
 async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
-  const nothing = { limit, rule: '', full: 0, isCut: false, held: [], hours: [] }
+  const nothing = { limit, rule: '', full: 0, isCut: false, held: [], denials: undefined }
   try {
     const now = await limit.now()
     const rule = await limit.rule(now, (time) => times.short(time))
@@ -64,21 +66,21 @@ async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
     for (const { title, list } of await limit.holdings()) {
       held.push([title, (await list({ size: MOST + 1, now })).length])
     }
-    return { limit, rule, full, isCut: cut !== undefined, held, hours: await limit.hours(now) }
+    return { limit, rule, full, isCut: cut !== undefined, held, denials: await limit.denials(now) }
   } catch (error) {
     if (error instanceof RatelimitError) return { ...nothing, error: `${error.code}: ${error.message}` }
     throw error
   }
 }
 
-function trouble({ limit: { checker }, full, hours, error }: Row): readonly number[] {
+function trouble({ limit: { checker }, full, denials, error }: Row): readonly number[] {
   const { circuit } = checker
-  const denied = hours.reduce((sum, each) => sum + each.denials, 0)
   return [
     Number(error !== undefined || circuit.isOpen),
-    hours.at(-1)?.denials ?? 0,
+    denials ? deniedNow(denials) : 0,
+    denials?.hours.at(-1)?.denials ?? 0,
     full,
-    denied,
+    denials ? sumOf(denials.hours) : 0,
     circuit.degraded ?? 0,
   ]
 }
@@ -92,7 +94,7 @@ function byTrouble(one: Row, other: Row): number {
 function cells(row: Row, most: number, looking: Looking): Cell[] {
   const { limit, rule, full, isCut, held, error } = row
   const first = html`<a href="${href({ limit: limit.name })}">${limit.name}</a><small>${rule}</small>${outageOf(limit, error)}`
-  if (error !== undefined) return [first, undefined, undefined, undefined, undefined]
+  if (error !== undefined) return [first]
   const shown = held.filter(([, count]) => count > 0)
   return [
     first,
@@ -104,14 +106,15 @@ function cells(row: Row, most: number, looking: Looking): Cell[] {
   ]
 }
 
-function deniedCells({ limit, hours }: Row, most: number, { times }: Looking): Cell[] {
-  if (!limit.isCounted) return [limit.canCount ? NOT_COUNTED : undefined, undefined]
-  const sum = hours.reduce((before, each) => before + each.denials, 0)
-  const bars = hours.map(({ start, denials }) => ({ name: times.hour(start), count: denials }))
-  const title = `Denials of ${limit.name} in each of 24 hours, ${inDigits(sum)} in all`
+function deniedCells({ limit, denials }: Row, most: number, { times }: Looking): Cell[] {
+  if (!denials) return [limit.canCount ? NOT_COUNTED : undefined, undefined, undefined]
+  const day = sumOf(denials.hours)
+  const title = `Denials of ${limit.name} in each of 24 hours, ${inDigits(day)} in all`
+  const when = whenDenied(denials, times)
   return [
-    number(hours.at(-1)?.denials ?? 0),
-    html`<span>${sum > 0 ? sparkline(bars, most, title) : undefined}${inDigits(sum)}</span>`,
+    html`<span>${number(deniedNow(denials))}${when === undefined ? undefined : html`<small>${when}</small>`}</span>`,
+    number(denials.hours.at(-1)?.denials ?? 0),
+    html`<span>${day > 0 ? sparkline(barsOf(denials.hours, times), most, title) : undefined}${inDigits(day)}</span>`,
   ]
 }
 

@@ -22,6 +22,7 @@ table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; }
 th { font-weight: 600; }
 tbody th { font-weight: 400; min-width: 9rem; }
+table:not(:has(thead th:nth-child(3))) { max-width: 48rem; }
 .number { font-variant-numeric: tabular-nums; text-align: right; }
 td.number { white-space: nowrap; }
 .held { display: block; }
@@ -30,9 +31,12 @@ td:last-child, thead th:last-child { padding-right: 0; }
 .bad, .all { color: var(--bad); font-weight: 600; }
 .some { color: var(--faint); }
 .near { color: var(--near); }
-figure { column-gap: .5rem; display: grid; grid-template-columns: auto minmax(0, 1fr); margin: .5rem 0; max-width: 48rem; }
+.share { display: inline-block; min-width: 3.25em; text-align: right; }
+.charts { display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); }
+figure { align-content: start; column-gap: .5rem; display: grid; grid-template-columns: auto minmax(0, 1fr); margin: .5rem 0; max-width: 48rem; }
+figcaption, details { grid-column: 1 / -1; margin: .25rem 0; }
 .axis { color: var(--faint); display: flex; flex-direction: column; font-size: .85rem; justify-content: space-between; line-height: 1; text-align: right; }
-.hours { color: var(--faint); display: grid; font-size: .85rem; grid-column: 2; grid-template-columns: repeat(4, 1fr); }
+.names { color: var(--faint); display: grid; font-size: .85rem; grid-column: 2; grid-template-columns: repeat(4, 1fr); }
 .chart { border-bottom: 1px solid var(--line); border-left: 1px solid var(--line); display: block; height: 7rem; width: 100%; }
 .spark { border-bottom: 1px solid var(--line); display: block; height: 2rem; min-width: 8rem; width: 100%; }
 .chart rect, .spark rect { fill: var(--bad); }
@@ -48,6 +52,7 @@ dt { color: var(--faint); }
 dd { font-variant-numeric: tabular-nums; margin: 0; }
 form { margin: .5rem 0; }
 form.line { align-items: end; display: flex; flex-wrap: wrap; gap: .5rem; }
+form.line small { flex-basis: 100%; }
 td form.line { justify-content: flex-end; margin: 0; }
 label { display: block; }
 input, select, button { background: var(--ground); border: 1px solid var(--faint); border-radius: .25rem; color: inherit; font: inherit; max-width: 100%; min-height: 2.25rem; padding: .25rem .6rem; }

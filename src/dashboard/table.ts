@@ -11,17 +11,16 @@ export interface Column {
 
 /**
  * A table whose rows begin with what they are about. On a narrow screen each row is a card, where the cells
- * have the names of their columns.
+ * have the names of their columns. A row may have fewer cells than there are columns.
  */
 export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[]): Html {
-  const kind = (column: Column | undefined) => (column?.isText ? 'text' : 'number')
+  const kind = ({ isText }: Column) => (isText ? 'text' : 'number')
   return html`<table><thead><tr>${columns.map((column, place) => html`<th scope="col" class="${place === 0 ? 'text' : kind(column)}">${column.name}</th>`)}</tr></thead>
 <tbody>${rows.map(
     (row) =>
-      html`<tr>${row.map((cell, place) => {
-        const column = columns[place]
-        if (place === 0) return html`<th scope="row">${cell}</th>`
-        return html`<td class="${kind(column)}" data-name="${column?.name}">${cell}</td>`
+      html`<tr>${columns.map((column, place) => {
+        if (place === 0) return html`<th scope="row">${row[0]}</th>`
+        return html`<td class="${kind(column)}" data-name="${column.name}">${row[place]}</td>`
       })}</tr>`,
   )}</tbody></table>`
 }

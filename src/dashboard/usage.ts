@@ -28,7 +28,7 @@ export function usageCells(
   // What is blocked has nothing left, whatever it has used. Of fractions, a rest may be left.
   const level = share >= 1 || (left === 0 && !block) ? 'all' : share >= NEAR ? 'near' : 'some'
   return [
-    html`<span>${Number.isFinite(limit) ? html`${meter(share, level)}<span class="${level}">${percent(share)}</span>` : undefined}<small>${inDigits(used)}</small></span>`,
+    html`<span>${Number.isFinite(limit) ? html`${meter(share, level)}<span class="share ${level}">${percent(share)}</span>` : undefined}<small>${inDigits(used)}</small></span>`,
     inDigits(left),
     inDigits(limit),
     block ?? times.until(reset, now),

@@ -20,7 +20,7 @@ export interface DenialOptions {
   readonly top?: number | undefined
 }
 
-/** The rows of denials are hourly. */
+/** Counts belong to the hour in which they are written. */
 const MAX_EVERY_MS = 3_600_000
 
 /** Each write adds to this many rows, in one statement. */
@@ -30,7 +30,8 @@ const NAMES: NamesOf<DenialOptions> = { every: true, top: true }
 
 /**
  * Counts the denials of each key, for `denied` of `drizzle-ratelimit/reports`. Counts are kept in memory and
- * added to hourly rows in the background, never in your transaction. Rows are kept for a week.
+ * added to rows in the background, never in your transaction. Rows of hours are kept for a week, and rows of
+ * minutes for an hour.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  *

@@ -2,33 +2,27 @@ import { newSending } from '../kernel/database/connection.ts'
 import type { DecisionMessage } from '../kernel/diagnostics.ts'
 import type { LayerParts } from '../kernel/engine/own-layer.ts'
 import type { GoOn } from '../kernel/engine/sweeps.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { fixedWindowOf } from '../kernel/limits/fixed-window.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { AloneDecider } from '../kernel/queue/decide.ts'
-import type { CallGroup, Pending } from '../kernel/queue/queue.ts'
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
-import { requestFor } from '../kernel/store/call.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
-import { denialsKey, deniedPrefix, hourOf } from '../shared/denied-rows.ts'
-import { mayHaveCharged } from '../shared/may-have-charged.ts'
+import { deniedPrefix, HOUR, MINUTE, nameIn, type Span } from '../shared/denied-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
-import { MisraGries } from './misra-gries.ts'
+import { Counts } from './counts.ts'
 
-/** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
-const COUNTS_LIMITER = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '7d')
+/** The limiters of the rows. They never deny, and say how long after its first denial a row expires. */
+const FOR_A_WEEK = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '7d')
+/** The minute that was an hour ago is still there. */
+const FOR_AN_HOUR = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '62m')
 
 /** After this time a write counts as lost: the end of its request may have cut it off. */
 const LOST_MS = 10_000
 
-/** Counts of a limiter that are not written yet. */
-interface PendingCounts {
-  readonly keys: ReadonlyMap<string, number>
-  readonly total: number
-}
-
 /**
- * Counts the denials of a limiter in memory, and adds them to hourly rows in the background.
+ * Counts the denials of a limiter in memory, and adds them to rows of hours and minutes in the background.
  *
  * A count is written at most once: if a write may have succeeded, its counts are dropped. Rows therefore never
  * count too many denials. Counts that were certainly not written are kept for the next write.
@@ -39,8 +33,9 @@ export class DenialCounts implements Layer {
   readonly #goOn: GoOn
   readonly #everyMs: number
   readonly #decider: AloneDecider
-  readonly #keys: MisraGries
-  #total = 0
+  readonly #counts: Counts
+  /** What is due to the rows of each kind. They may be held at different times. */
+  readonly #due: readonly { readonly span: Span; readonly limiter: StoredLimiter; readonly counts: Counts }[]
   /**
    * When the next write is due, or when the present one counts as lost. Undefined if there is nothing to do.
    */
@@ -57,7 +52,11 @@ export class DenialCounts implements Layer {
     this.#rows = { ...rows, namespace, several: undefined }
     this.#goOn = alone.goOn
     this.#everyMs = everyMs
-    this.#keys = new MisraGries(top)
+    this.#counts = new Counts(top)
+    this.#due = [
+      { span: HOUR, limiter: FOR_A_WEEK, counts: new Counts(top) },
+      { span: MINUTE, limiter: FOR_AN_HOUR, counts: new Counts(top) },
+    ]
     this.#decider = new AloneDecider(this.#rows, alone.watch)
   }
 
@@ -65,8 +64,8 @@ export class DenialCounts implements Layer {
   decided({ key, success, wouldDeny, degraded }: DecisionMessage): void {
     // If the database did not answer, no limit has denied.
     if (degraded || (success && !wouldDeny)) return
-    this.#keys.add(key)
-    this.#total++
+    this.#counts.keys.add(key)
+    this.#counts.total++
     if (this.#dueAt === undefined) this.#writeLater()
     // The end of a request may have ended its timer, so a later request writes.
     else if (performance.now() >= this.#dueAt) this.#goOn(this.#write())
@@ -75,7 +74,11 @@ export class DenialCounts implements Layer {
   /** Writes what is counted, after the write that is under way. It never rejects. */
   async close(): Promise<void> {
     await this.#writing
-    if (this.#keys.size > 0 || this.#total > 0) await this.#write()
+    if (this.#isPending()) await this.#write()
+  }
+
+  #isPending(): boolean {
+    return [this.#counts, ...this.#due.map(({ counts }) => counts)].some(({ isEmpty }) => !isEmpty)
   }
 
   #writeLater(): void {
@@ -97,34 +100,25 @@ export class DenialCounts implements Layer {
 
   async #writeOnce(): Promise<void> {
     this.#dueAt = performance.now() + Math.max(this.#everyMs, LOST_MS)
-    const counted = { keys: this.#keys.takeAll(), total: this.#total }
-    this.#total = 0
-    try {
-      const { namespace, connection } = this.#rows
-      const now = await timeOf(connection.db, namespace.clock)
-      await this.#add(counted, hourOf(now))
-    } catch {
-      // Only reading the time fails like this, before anything was written.
-      for (const [key, times] of counted.keys) this.#keys.add(key, times)
-      this.#total += counted.total
-    }
+    const { namespace, connection } = this.#rows
+    // Only reading the time fails like this, before anything was written.
+    const now = await timeOf(connection.db, namespace.clock).catch(() => undefined)
+    if (now !== undefined) await this.#add(now)
     await this.#sweep().catch(() => {})
     this.#dueAt = undefined
     // A count that others held waits without a sum.
-    if (this.#keys.size > 0 || this.#total > 0) this.#writeLater()
+    if (this.#isPending()) this.#writeLater()
   }
 
-  /** Adds the counts to the rows of the hour, in one statement. If others hold a row, its count waits. */
-  async #add({ keys, total }: PendingCounts, hour: string): Promise<void> {
-    const adding = [...keys].map(([key, times]) =>
-      addition(denialsKey(hour, key), times, () => this.#keys.add(key, times)),
-    )
-    const addingAll = addition(denialsKey(hour), total, () => {
-      this.#total += total
-    })
-    const groups = total > 0 ? [...adding, addingAll] : adding
-    const held = await this.#decider.decideTogether(groups, () => {}, { sending: newSending() })
-    for (const { calls } of held) calls[0]?.hold()
+  /** Adds the counts to the rows of the time. If others hold a row, its count waits. */
+  async #add(now: number): Promise<void> {
+    this.#counts.moveTo(this.#due.map(({ counts }) => counts))
+    // One statement has rows of one length.
+    for (const { span, limiter, counts } of this.#due) {
+      const groups = counts.takeAll(nameIn(span, now), limiter)
+      const held = await this.#decider.decideTogether(groups, () => {}, { sending: newSending() })
+      for (const { calls } of held) calls[0]?.hold()
+    }
   }
 
   async #sweep(): Promise<void> {
@@ -132,21 +126,4 @@ export class DenialCounts implements Layer {
     const clock = this.#rows.namespace.clock?.() ?? null
     while ((await sweeper.sweep(clock)) === MAX_SWEPT) {}
   }
-}
-
-/** Adds to a row. `keep` is called if that was certainly not done. */
-function addition(key: string, times: number, keep: () => void): CallGroup {
-  const request = requestFor(key, COUNTS_LIMITER, 'take', times)
-  const pending: Pending = {
-    request,
-    isOver: false,
-    batch: undefined,
-    isContended: false,
-    hold: keep,
-    fulfil: () => {},
-    fail: (error) => {
-      if (!mayHaveCharged(error)) keep()
-    },
-  }
-  return { request, calls: [pending] }
 }

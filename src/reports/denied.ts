@@ -7,14 +7,17 @@ import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { denialsKey, deniedPrefix, hourOf } from '../shared/denied-rows.ts'
-import { timeOf } from '../shared/number-columns.ts'
+import { denialsKey, deniedPrefix, HOUR, MINUTE, nameIn, type Span } from '../shared/denied-rows.ts'
+import { exactNumber, timeOf } from '../shared/number-columns.ts'
 import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
-import { deniedByHourStatement, deniedStatement } from './sql/denied.ts'
+import { deniedInStatement, deniedStatement } from './sql/denied.ts'
 
 /** Options of `denied`. */
 export interface DeniedOptions extends ReportOptions {
-  /** The time from which denials count, with its whole hour. Rows are kept for a week. Default: a day ago. */
+  /**
+   * The time from which denials count: with its whole hour, or in the last hour with its whole minute. Rows are
+   * kept for a week. Default: a day ago.
+   */
   readonly since?: Date | undefined
 }
 
@@ -28,8 +31,7 @@ export interface DeniedKey {
   readonly denials: number
 }
 
-const HOUR_MS = 3_600_000
-const DAY_MS = 24 * HOUR_MS
+const DAY_MS = 24 * HOUR.ms
 
 /**
  * Lists the keys of a limiter that were denied most. The limiter must use `countDenials`.
@@ -63,45 +65,61 @@ export async function denied(
   checkOptions(options, DENIED_NAMES)
   const { since, tx, top = 10 } = options
   const reading = readingOf(of, tx)
-  const from = since?.getTime() ?? (await timeOf(reading.db, reading.clock)) - DAY_MS
-  return (await deniedPage(reading, { from, top, offset: 0 })).keys
+  const now = await timeOf(reading.db, reading.clock)
+  const from = since?.getTime() ?? now - DAY_MS
+  return (await deniedPage(reading, { now, from, top, offset: 0 })).keys
 }
 
 /** Some of the keys that were denied since a time, and how many there are. */
 export async function deniedPage(
   { db, table, prefix }: Reading,
-  { from, top, offset }: { readonly from: number; readonly top: number; readonly offset: number },
+  asked: { readonly now: number; readonly from: number; readonly top: number; readonly offset: number },
 ): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
-  const statement = kept(statementsOf(table.table), 'denied', () => deniedStatement(table.table))
-  const values = { prefix: deniedPrefix(prefix), since: hourOf(from), top, offset }
+  const { now, from, top, offset } = asked
+  // The rows of minutes are kept for an hour.
+  const span = from > now - HOUR.ms ? MINUTE : HOUR
+  const statement = kept(statementsOf(table.table), `denied ${span.ms}`, () =>
+    deniedStatement(table.table, span),
+  )
+  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), top, offset }
   const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }
 }
 
-/** An hour and its denials. */
-export interface DeniedHour {
+/** An hour or a minute and its denials. */
+export interface DeniedIn {
   /** Unix milliseconds. */
   readonly start: number
   readonly denials: number
+  /** Unix milliseconds at which the first of them was written. Undefined if there were none. */
+  readonly first: number | undefined
 }
 
-/** How many denials each of the hours up to a time had: those of a key, or those of all keys. */
-export async function deniedByHour(
+/** How many denials the hours and minutes up to a time had: those of a key, or those of all keys. */
+export async function deniedOver(
   { db, table, prefix }: Reading,
-  { now, hours, key }: { readonly now: number; readonly hours: number; readonly key?: string },
-): Promise<DeniedHour[]> {
-  const starts = Array.from({ length: hours }, (_, place) => hourOf(now - (hours - 1 - place) * HOUR_MS))
-  const statement = kept(statementsOf(table.table), 'denied by hour', () =>
-    deniedByHourStatement(table.table),
-  )
-  const keys = textArray(starts.map((hour) => denialsKey(hour, key)))
+  asked: { readonly now: number; readonly hours: number; readonly minutes: number; readonly key?: string },
+): Promise<{ readonly hours: DeniedIn[]; readonly minutes: DeniedIn[] }> {
+  const timesOf = (span: Span, count: number) =>
+    Array.from({ length: count }, (_, place) => {
+      const start = (Math.floor(asked.now / span.ms) - (count - 1 - place)) * span.ms
+      return { start, key: denialsKey(nameIn(span, start), asked.key) }
+    })
+  const [hours, minutes] = [timesOf(HOUR, asked.hours), timesOf(MINUTE, asked.minutes)]
+  const statement = kept(statementsOf(table.table), 'denied in', () => deniedInStatement(table.table))
+  const keys = textArray([...hours, ...minutes].map(({ key }) => key))
   const rows = await uncharged(runOnce({ db }, statement, { prefix: deniedPrefix(prefix), keys }))
-  const counts = new Map(rows.map((row) => [String(row['key']), Number(mustHave(row['denials']))]))
-  return starts.map((hour) => ({
-    start: Date.parse(`${hour}:00Z`),
-    denials: counts.get(denialsKey(hour, key)) ?? 0,
-  }))
+  const found = new Map(rows.map((row) => [String(row['key']), row]))
+  const counted = ({ start, key }: { start: number; key: string }): DeniedIn => {
+    const row = found.get(key)
+    return {
+      start,
+      denials: row ? Number(mustHave(row['denials'])) : 0,
+      first: row && exactNumber(row['first']),
+    }
+  }
+  return { hours: hours.map(counted), minutes: minutes.map(counted) }
 }
 
 /** The year must have four digits, so that hours can be compared as texts. */

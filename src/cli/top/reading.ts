@@ -3,7 +3,7 @@ import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { onlyRow } from '../../kernel/database/rows.ts'
 import { execute } from '../../kernel/database/run.ts'
-import { denied, deniedByHour } from '../../reports/denied.ts'
+import { denied, deniedOver } from '../../reports/denied.ts'
 import { readingOf } from '../../reports/rows.ts'
 import { usage } from '../../reports/usage.ts'
 import type { ModuleLimit } from '../limits.ts'
@@ -102,7 +102,8 @@ async function denialsOf(limit: Shown, source: Source, at: number, since: number
   const hours = Math.floor(at / HOUR_MS) - since / HOUR_MS + 1
   let all = 0
   for (const rows of rowsOf(limit, source)) {
-    for (const { denials } of await deniedByHour(readingOf(rows), { now: at, hours })) all += denials
+    const { hours: each } = await deniedOver(readingOf(rows), { now: at, hours, minutes: 0 })
+    all += each.reduce((sum, { denials }) => sum + denials, 0)
   }
   return all
 }

@@ -21,8 +21,8 @@ describe('a key', () => {
     const { text } = await open('api', 'user:1')
     expect(text).toContain('<code id="key">user:1</code>')
     expect(rowsIn(text).map((row) => row.slice(0, 4))).toEqual([
-      ['api', '40 % 2', '3', '5'],
-      ['jobs', '50 % 1', '1', '2'],
+      ['api 5 in 1 h', '40 % 2', '3', '5'],
+      ['jobs 2 at once, each for 10 min unless it is extended', '50 % 1', '1', '2'],
     ])
     expect(text.slice(text.indexOf('No row'))).toContain('<summary>other</summary>')
   })
@@ -141,7 +141,7 @@ describe('a change', () => {
     await ratelimit.limit('ada', { rate: 2 })
     const { act } = browse({ api: ratelimit })
     const { text } = await act('api', 'ada', 'block', { for: '1h' })
-    expect(rowsIn(text)[0]?.slice(0, 3)).toEqual(['api', '40 % 2', '0'])
+    expect(rowsIn(text)[0]?.slice(0, 3)).toEqual(['api 5 in 1 h', '40 % 2', '0'])
     expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
     await act('api', 'ada', 'unblock')
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 2 })

@@ -224,8 +224,8 @@ describe('what it shows', () => {
     const { text } = await get(location)
     expect(text).toContain(`The hash <code id="key">${hash}</code>`)
     expect(rowsIn(text).map((row) => row.slice(0, 2))).toEqual([
-      ['one', '20 % 1'],
-      ['same', '20 % 1'],
+      ['one 5 in 1 h', '20 % 1'],
+      ['same 5 in 1 h', '20 % 1'],
     ])
     expect(text).not.toContain('>other<')
     const id = new URLSearchParams(location).get('id') ?? ''

@@ -9,6 +9,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { browse, limiterOf, newPrefix, rowsIn } from './browse.ts'
 
 const database = useDatabase()
+const NONE = Ratelimit.fixedWindow(0, '1h')
 
 describe('the page of a limit', () => {
   test('lists the keys nearest to their limit, and what they have used and have left', async () => {
@@ -30,21 +31,55 @@ describe('the page of a limit', () => {
     expect(text).toContain('1 of 3 keys that have used something have nothing left.')
   })
 
-  test('lists the keys that were denied most, since an hour, a day or a week', async () => {
+  test('lists the keys that were denied most, in some minutes, a day or a week', async () => {
     const { ratelimit, written } = limiterOf(database.db, { clock: new TestClock().now })
     for (let i = 0; i < 7; i++) await ratelimit.limit('user:1')
     for (let i = 0; i < 6; i++) await ratelimit.limit('user:2')
     await written()
     const { get } = browse({ api: ratelimit })
-    for (const since of ['', '&since=hour', '&since=week', '&since=other', '&denied=9']) {
+    for (const since of [
+      '',
+      '&since=now',
+      '&since=hour',
+      '&since=day',
+      '&since=week',
+      '&since=other',
+      '&denied=9',
+    ]) {
       const { text } = await get(`?limit=api${since}`)
       expect(rowsIn(text, 'id="denied"')).toEqual([
         ['user:1', '2'],
         ['user:2', '1'],
       ])
       expect(text).toContain('3 denials in the last 24 hours')
-      expect(text.match(/<rect y=|<rect x=/g)).toHaveLength(24)
+      expect(text.match(/<rect y=|<rect x=/g)).toHaveLength(60 + 24)
     }
+  })
+
+  test('lists whom it denies now before it lists whom it has denied, unless another time is chosen', async () => {
+    const clock = new TestClock()
+    const { ratelimit, written } = limiterOf(database.db, { clock: clock.now, limiter: NONE })
+    const { get } = browse({ api: ratelimit })
+    const denied = async (since = '') => {
+      const { text } = await get(`?limit=api${since}`)
+      return [
+        /Keys denied in.*<strong>(.*?)</.exec(text)?.[1],
+        ...rowsIn(text, 'id="denied"').map(([key]) => key),
+      ]
+    }
+    await ratelimit.limit('user:1')
+    await written()
+    expect(await denied()).toEqual(['5 minutes', 'user:1'])
+    clock.advance(5 * 60_000)
+    expect(await denied()).toEqual(['60 minutes', 'user:1'])
+    await ratelimit.limit('user:2')
+    await written()
+    expect(await denied()).toEqual(['5 minutes', 'user:2'])
+    expect(await denied('&since=hour')).toEqual(['60 minutes', 'user:1', 'user:2'])
+    clock.advance(60 * 60_000)
+    expect(await denied()).toEqual(['24 hours', 'user:1', 'user:2'])
+    clock.advance(24 * 60 * 60_000)
+    expect(await denied()).toEqual(['7 days', 'user:1', 'user:2'])
   })
 
   test('says who is at the limit and what to do, if denials are not counted or nothing was used', async () => {
@@ -108,7 +143,8 @@ describe('the page of a limit', () => {
     ])
     const { location } = await post('?limit=api', { key: 'paid', do: 'search' })
     expect(rowsIn((await get(location)).text, 'id="keys"')).toHaveLength(1)
-    expect(rowsIn((await open('api', 'paid:1')).text)[0]?.slice(1, 4)).toEqual(['20 % 100', '400', '500'])
+    const own = await open('api', 'paid:1')
+    expect(rowsIn(own.text)[0]?.slice(0, 4)).toEqual(['api 500 in 1 h', '20 % 100', '400', '500'])
   })
 
   test('shows rows of another plan as such, after the others', async () => {

@@ -29,7 +29,7 @@ describe('what one limit cannot read', () => {
     }
     expect(rowsIn(pages[0]?.text ?? '').map(([first]) => first?.split(' ')[0])).toEqual(['broken', 'calm'])
     expect(rowsIn(pages[1]?.text ?? '').map((row) => row.slice(0, 2))).toEqual([
-      ['calm', '20 % 1'],
+      ['calm 5 in 1 h', '20 % 1'],
       ['broken', 'not known'],
     ])
   })
@@ -51,7 +51,7 @@ describe('what one limit cannot read', () => {
     await hashed.limit(key)
     const { open } = browse({ hashed, plain, lost, missing })
     expect(rowsIn((await open('hashed', key)).text).map((row) => row.slice(0, 2))).toEqual([
-      ['hashed', '20 % 1'],
+      ['hashed 5 in 1 h', '20 % 1'],
       ['plain', 'not known'],
       ['lost', 'not known'],
       ['missing', 'not known'],

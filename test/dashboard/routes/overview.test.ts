@@ -32,17 +32,50 @@ describe('the list of limits', () => {
     const { text } = await browse({
       ...{ calm, full, little: little?.ratelimit as Ratelimit, much: much?.ratelimit as Ratelimit },
     }).get()
-    expect(rowsIn(text).map((row) => row.slice(0, 4))).toEqual([
-      ['much 5 in 1 h', '0', '3', '11'],
-      ['little 5 in 1 h', '0', '1', '1'],
-      ['full 5 in 1 h', '1', 'not counted', ''],
-      ['calm 5 in 1 h', '0', 'not counted', ''],
+    expect(rowsIn(text).map((row) => row.slice(0, 5))).toEqual([
+      ['much 5 in 1 h', '0', '3 since 10:15', '3', '11'],
+      ['little 5 in 1 h', '0', '1 since 11:15', '1', '1'],
+      ['full 5 in 1 h', '1', 'not counted', '', ''],
+      ['calm 5 in 1 h', '0', 'not counted', '', ''],
     ])
     expect(text).toContain('the highest is 8 denials in an hour')
     const heights = [...text.matchAll(/: (\d+)<\/title>.*\n<rect x[^>]*height="([\d.]+)"/g)].map(
       ([, ...all]) => all.join(),
     )
     expect(heights.filter((each) => !each.startsWith('0'))).toEqual(['8,100', '3,37.5', '1,12.5'])
+  })
+
+  test.each<[string, readonly number[], readonly string[]]>([
+    ['that goes on, since the first of its hours', [90, 31, 2], ['1 since 09:30', '0']],
+    ['after an hour without any, since then', [200, 31, 4], ['1 since 10:29', '0']],
+    [
+      'for as long as it shows',
+      Array.from({ length: 24 }, (_, hour) => 60 * hour),
+      ['1 for a day or longer', '1'],
+    ],
+    ['that has ended, when it was in the last hour', [50, 12], ['0 last at 10:48', '0']],
+    ['before that, in which hour it was', [70], ['0 last between 09:00 and 10:00', '0']],
+    ['more than a day ago, nothing', [1440], ['0', '0']],
+  ])('says since when it denies, and if it does not, when it did: %s', async (_, minutesAgo, cells) => {
+    const clock = new TestClock(Date.UTC(2026, 0, 31, 11, 0, 30))
+    const { ratelimit, written } = limiterOf(database.db, {
+      clock: clock.now,
+      limiter: Ratelimit.fixedWindow(0, '1h'),
+    })
+    const end = clock.ms
+    for (const ago of minutesAgo.toSorted((one, other) => other - one)) {
+      clock.ms = end - ago * 60_000
+      await ratelimit.limit('user:1')
+      await written()
+    }
+    clock.ms = end
+    const { get, open } = browse({ api: ratelimit })
+    expect(rowsIn((await get()).text)[0]?.slice(2, 4)).toEqual(cells)
+    const [now, when] = cells[0]?.split(/ (.*)/) ?? []
+    if (when === undefined) return
+    const said = now === '0' ? `Not denied now, ${when}.` : `Denied ${when}.`
+    for (const { text } of [await get('?limit=api'), await open('api', 'user:1')])
+      expect(text).toContain(said)
   })
 
   test('says each rule in words', async () => {
@@ -105,7 +138,7 @@ describe('the list of limits', () => {
     await dated.grant('org:1', 10, { id: 'gift', expires: '1d' })
     await dated.grant('org:1', 10, { id: 'forever' })
     const { text } = await browse({ api, quota, jobs, dated }).get()
-    const held = Object.fromEntries(rowsIn(text).map((row) => [row[0]?.split(' ')[0], [row[1], row[4]]]))
+    const held = Object.fromEntries(rowsIn(text).map((row) => [row[0]?.split(' ')[0], [row[1], row[5]]]))
     expect(held).toEqual({
       api: ['0', 'Blocked: 1'],
       quota: ['0', 'Open reservations: 1'],

@@ -65,12 +65,36 @@ describe('denied', () => {
     clock.advance(HOUR_MS)
     await times(3, () => quota.limit('late'))
     expect(await find({ since: new Date('2026-01-31T09:30:00Z') })).toEqual({ late: 4, early: 1 })
-    expect(await find({ since: new Date('2026-01-31T10:30:00Z') })).toEqual({ late: 4 })
+    expect(await find({ since: new Date('2026-01-31T10:00:00Z') })).toEqual({ late: 4 })
     expect(await find({ since: new Date('2026-01-31T11:00:00Z') })).toEqual({ late: 3 })
     clock.advance(23 * HOUR_MS)
     expect(await find()).toEqual({ late: 4 })
     clock.advance(1 * HOUR_MS)
     expect(await find()).toEqual({ late: 3 })
+  })
+
+  test('goes by minutes in the last hour, from the minute of `since`', async () => {
+    const { quota, find, clock, written } = countingOn()
+    const first = Date.UTC(2026, 0, 31, 9, 20, 59, 999)
+    for (const [ms, key] of [
+      [first, 'early'],
+      [first + 1, 'late'],
+      [first + 60_001, 'later with  a space'],
+    ] as const) {
+      clock.ms = ms
+      await quota.limit(key)
+      await written()
+    }
+    expect(await find({ since: new Date(first) })).toEqual({ early: 1, late: 1, 'later with  a space': 1 })
+    expect(await find({ since: new Date(first + 60_000) })).toEqual({ late: 1, 'later with  a space': 1 })
+    expect(await find({ since: new Date(first + 60_001) })).toEqual({ 'later with  a space': 1 })
+    // Up to an hour later the whole minute is there, also if others have swept.
+    clock.ms = first + HOUR_MS
+    await quota.limit('last')
+    const since = (ms: number) => find({ since: new Date(ms) })
+    expect(await since(first + 1)).toEqual({ late: 1, 'later with  a space': 1, last: 1 })
+    // The hour has all of them.
+    expect(await since(first)).toEqual({ early: 1, late: 1, 'later with  a space': 1, last: 1 })
   })
 
   test('writes nothing itself', async () => {
@@ -228,10 +252,26 @@ describe('the rows', () => {
     expect(await counts()).toEqual([
       { key: '2026-01-31T10 ', count: 2 },
       { key: '2026-01-31T10 a', count: 2 },
+      { key: '2026-01-31T10:15 ', count: 2 },
+      { key: '2026-01-31T10:15 a', count: 2 },
     ])
     expect(await usage({ db: database.db, prefix, limiter: NONE, durable: false })).toEqual([])
     const make = () => new Ratelimit({ db: database.db, limiter: NONE, prefix: `${prefix} [denied]` })
     expect(make).toThrow(expect.objectContaining({ code: 'INVALID_PREFIX' }))
+  })
+
+  test('of minutes are kept for an hour, whatever comes after them', async () => {
+    const { quota, written, counts, clock } = countingOn()
+    let most = 0
+    for (let minute = 0; minute < 200; minute++) {
+      await quota.limit('a')
+      await written()
+      clock.advance(60_000)
+      if (minute % 40 === 39) most = Math.max(most, (await counts()).length)
+    }
+    // Of 62 minutes and the grid on which rows expire, with two rows each, and of 5 hours.
+    expect(most).toBeLessThanOrEqual((62 + 8) * 2 + 10)
+    expect(most).toBeGreaterThanOrEqual(60 * 2)
   })
 
   test('are kept for a week, and then sweep themselves', async () => {
@@ -253,6 +293,8 @@ describe('the rows', () => {
       expect.stringMatching(/^2026-02-07T10 a/),
       expect.stringMatching(/^2026-02-08T10 /),
       expect.stringMatching(/^2026-02-08T10 a/),
+      expect.stringMatching(/^2026-02-08T10:15 $/),
+      expect.stringMatching(/^2026-02-08T10:15 a/),
     ])
   })
 
@@ -281,8 +323,8 @@ describe('when counts are written', () => {
     vi.advanceTimersByTime(1)
     vi.useRealTimers()
     await written()
-    // One looks for the rows, one makes them, and one sweeps.
-    expect(statements.slice(checks)).toHaveLength(3)
+    // For hours and for minutes, one looks for the rows and one makes them, and one sweeps.
+    expect(statements.slice(checks)).toHaveLength(5)
     expect(Object.keys(await find({ top: 50 }))).toHaveLength(30)
   })
 
