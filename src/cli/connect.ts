@@ -22,7 +22,7 @@ export async function connect(url: string): Promise<Connected> {
   const driver = ['pg', 'postgres'].find((name) => isInstalled(project, name))
   if (driver === 'pg') return byNodePostgres(project('pg'), url)
   if (driver === 'postgres') return byPostgresJs(project('postgres'), url)
-  throw new Error('To check a database, install `pg` or `postgres` in the project.')
+  throw new Error('This command needs `pg` or `postgres`: run `npm install pg`.')
 }
 
 /** Refuses text that is not a URL. The error does not contain it, because it may have a password. */
