@@ -9,7 +9,7 @@ import { Credits } from 'drizzle-ratelimit/credits'
 import { dashboard } from 'drizzle-ratelimit/dashboard'
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { lockout } from 'drizzle-ratelimit/lockout'
-import { Quota } from 'drizzle-ratelimit/quota'
+import { Quota, reserveAll } from 'drizzle-ratelimit/quota'
 import { Semaphore } from 'drizzle-ratelimit/semaphore'
 
 const client = await PGlite.create()
@@ -18,7 +18,7 @@ const db = drizzle({ client })
 
 // The clock runs through a day, and then through its last hour, so that the charts have something to show.
 const [HOUR_MS, MINUTE_MS] = [3_600_000, 60_000]
-const hours = Array.from({ length: 23 }, (_, place) => (23 - place) * HOUR_MS)
+const hours = Array.from({ length: 19 }, (_, place) => (19 - place) * HOUR_MS)
 const minutes = Array.from({ length: 15 }, (_, place) => (14 - place) * 4 * MINUTE_MS)
 let ago = 24 * HOUR_MS
 const clock = () => new Date(Date.now() - ago)
@@ -48,7 +48,11 @@ for (ago of [...hours, ...minutes]) {
 await credits.grant('org:1', 1000)
 await credits.limit('org:1', { rate: 120 })
 await tokens.limit('org:1', { rate: 41_200 })
-await tokens.reserve('org:1', { rate: 4000, id: 'report:7', expires: '10m' })
+const report = [
+  { ratelimit: tokens, key: 'org:1', rate: 4000 },
+  { ratelimit: credits, key: 'org:1', rate: 40 },
+] as const
+await reserveAll(report, { id: 'report:7', expires: '10m' })
 for (let failures = 0; failures < 5; failures++) await logins.limit('user:mallory')
 for (const key of ['org:1', 'org:1', 'org:2']) await jobs.acquire(key)
 

@@ -53,14 +53,18 @@ export function heldColumns(
 
 /** The cells of one, in these columns. */
 export function heldCells(
-  { name, amount, since, until }: Held,
+  { name, about, amount, since, until }: Held,
   { columns: [named, counted] }: Pick<Holding, 'columns'>,
   all: readonly Held[],
   now: number,
   { times }: Looking,
 ): Cell[] {
   return [
-    ...(named === undefined ? [] : [html`<code>${name}</code>`]),
+    ...(named === undefined
+      ? []
+      : [
+          html`<span><code>${name}</code>${about === undefined ? undefined : html`<small>${about}</small>`}</span>`,
+        ]),
     ...(counted === undefined ? [] : [amount === undefined ? undefined : inDigits(amount)]),
     ...(hasSince(all) ? [times.since(since, now)] : []),
     times.until(until, now),

@@ -8,6 +8,7 @@ import { type Looking, page } from './layout.ts'
 import type { Limit } from './limit.ts'
 import type { NamedKey } from './links.ts'
 import { table } from './table.ts'
+import { type Together, together } from './together.ts'
 import { USAGE, usageCells } from './usage.ts'
 
 /** What a limit knows of a key. */
@@ -40,10 +41,11 @@ export async function keyPage(
   asking: Target,
   looking: Looking,
 ): Promise<string> {
+  const withOthers = together(limits, looking.now)
   const all = limits.map(async (limit) => {
     // A hash is the key of limits that hash with the same secret, and tells nothing of the others.
     const isOther = key.hashedBy !== undefined && key.hashedBy !== (await limit.hashedBy())
-    return isOther ? [] : [await knownOf(limit, key, looking)]
+    return isOther ? [] : [await knownOf(limit, key, looking, withOthers)]
   })
   const known = (await Promise.all(all)).flat()
   const first = ({ limit }: Known) => Number(limit === above)
@@ -74,9 +76,9 @@ function isSeen({ shown, held, denials, error }: Known): boolean {
 }
 
 /** What one limit cannot read does not hide the others. */
-async function knownOf(limit: Limit, key: NamedKey, looking: Looking): Promise<Known> {
+async function knownOf(limit: Limit, key: NamedKey, looking: Looking, withOthers: Together): Promise<Known> {
   try {
-    return await readKnown(limit, key, looking)
+    return await readKnown(limit, key, looking, withOthers)
   } catch (error) {
     if (!(error instanceof RatelimitError)) throw error
     const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
@@ -84,14 +86,19 @@ async function knownOf(limit: Limit, key: NamedKey, looking: Looking): Promise<K
   }
 }
 
-async function readKnown(limit: Limit, { text, hashedBy }: NamedKey, { times }: Looking): Promise<Known> {
+async function readKnown(
+  limit: Limit,
+  { text, hashedBy }: NamedKey,
+  { times }: Looking,
+  withOthers: Together,
+): Promise<Known> {
   const key = hashedBy === undefined ? await limit.stored(text) : text
   const now = await limit.now()
   const shown = await limit.look(key, now)
   const held: [Holding, readonly Held[]][] = []
   for (const holding of await limit.holdings()) {
     const found = await holding.list({ key, size: SHOWN, now })
-    if (found.length > 0) held.push([holding, found])
+    if (found.length > 0) held.push([holding, await withOthers(limit, holding, found)])
   }
   const rule = await limit.rule(now, (time) => times.short(time), key)
   return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts: await limit.acts() }

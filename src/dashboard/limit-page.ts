@@ -10,6 +10,7 @@ import { outageOf } from './overview.ts'
 import { searchForm } from './search.ts'
 import { MAX_SEARCHED } from './sql/keys.ts'
 import { type Cell, PAGE, pageOrLast, pager, table } from './table.ts'
+import { together } from './together.ts'
 import { USAGE, usageCells } from './usage.ts'
 
 /** How far back denials are listed. The shortest time that has some is shown, unless another one is chosen. */
@@ -22,8 +23,11 @@ const SINCE = [
 
 /** A limit: who is denied, who is near the limit, who is blocked, and what keys hold. */
 export async function limitPage(
-  limit: Limit,
-  part: string,
+  {
+    limit,
+    limits,
+    part,
+  }: { readonly limit: Limit; readonly limits: readonly Limit[]; readonly part: string },
   looking: Looking,
   token: string,
 ): Promise<string> {
@@ -40,7 +44,7 @@ ${searchForm(limit, token)}
 ${part === '' ? await denied(limit, now, looking) : undefined}
 ${await nearest(limit, part, now, looking)}
 ${part === '' ? await blocked(limit, now, looking) : undefined}
-${part === '' ? await holdings(limit, now, looking) : undefined}`,
+${part === '' ? await holdings(limit, limits, now, looking) : undefined}`,
     looking,
   )
 }
@@ -105,11 +109,11 @@ async function nearest(limit: Limit, part: string, now: number, looking: Looking
   const about =
     part === ''
       ? html`<p>${inDigits(full)}${more} of ${most} keys that have used something have nothing left.${among}</p>`
-      : html`<p>Of keys with <code>${part}</code>, ${most} have used something.${among} ${searched} ${allKeys}</p>`
+      : html`<p>Of ${limit.isHashed ? 'hashes' : 'keys'} with <code>${part}</code>, ${most} have used something.${among} ${searched} ${allKeys}</p>`
   const none =
     part === ''
       ? html`No key has used anything yet. Keys appear here with their first call.`
-      : html`No key with <code>${part}</code> has used anything. ${searched} ${allKeys}`
+      : html`No ${limit.isHashed ? 'hash' : 'key'} with <code>${part}</code> has used anything. ${searched} ${allKeys}`
   return html`<section aria-labelledby="keys"><h2 id="keys">${part === '' ? 'Nearest to the limit' : 'Found'}</h2>
 ${
   rows.length === 0
@@ -125,11 +129,17 @@ async function blocked(limit: Limit, now: number, looking: Looking): Promise<Htm
   return heldTable({ limit, holding, found, now, at: pageOf(looking, 'blocked') }, looking)
 }
 
-async function holdings(limit: Limit, now: number, looking: Looking): Promise<Html[]> {
+async function holdings(
+  limit: Limit,
+  limits: readonly Limit[],
+  now: number,
+  looking: Looking,
+): Promise<Html[]> {
   const all = await limit.holdings()
+  const withOthers = together(limits, now)
   return Promise.all(
     all.map(async (holding) => {
-      const found = await holding.list({ size: SHOWN, now })
+      const found = await withOthers(limit, holding, await holding.list({ size: SHOWN, now }))
       return heldTable({ limit, holding, found, now, at: pageOf(looking, holding.name) }, looking)
     }),
   )

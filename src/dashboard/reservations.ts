@@ -15,12 +15,13 @@ import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
 import type { Rows } from './keys.ts'
 
-const NAME = 'reservations'
+/** The name of what this lists. */
+export const RESERVATIONS = 'reservations'
 
 /** The open reservations of a limiter. */
 export function openReservationsOf({ rows: { connection, table, namespace } }: Checker): Holding {
   return {
-    name: NAME,
+    name: RESERVATIONS,
     title: 'Open reservations',
     columns: ['Name', 'Estimate'],
     list: async ({ key, size }) => {
@@ -60,7 +61,7 @@ export function reservationActs(rows: Rows): readonly Act[] {
       label: 'Settle',
       about: `Charge the actual cost in place of the estimate. ${OF_SEVERAL}`,
       fields: [{ name: 'cost', label: 'Cost', of: 'cost' }],
-      of: NAME,
+      of: RESERVATIONS,
       run: async (key, values) => {
         const cost = Number(values['cost'])
         const now = await settle(key, values, cost)
@@ -73,7 +74,7 @@ export function reservationActs(rows: Rows): readonly Act[] {
       label: 'Release',
       about: `Give the whole estimate back. ${OF_SEVERAL}`,
       fields: [],
-      of: NAME,
+      of: RESERVATIONS,
       run: async (key, values) => {
         const now = await settle(key, values, 0)
         return { change: `The reservation ${values['held']} was released.`, ...now }

@@ -7,6 +7,7 @@ import { limitPage } from './limit-page.ts'
 import { keyIn, type NamedKey, sealable } from './links.ts'
 import { overviewPage } from './overview.ts'
 import type { Seals } from './seal.ts'
+import { HASH } from './search.ts'
 import { Times } from './times.ts'
 import type { Tokens } from './token.ts'
 
@@ -80,7 +81,7 @@ export async function respond(asked: Asked): Promise<Answer> {
   }
   if (!limit) return shownAs(await overviewPage([...limits.values()], looking, token))
   const part = partIn(await seals.open(searchParams.get('part') ?? ''))
-  return shownAs(await limitPage(limit, part, looking, token))
+  return shownAs(await limitPage({ limit, limits: [...limits.values()], part }, looking, token))
 }
 
 /** The address of a key that was given as it is. */
@@ -100,11 +101,12 @@ async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
   }
   const [action, typed] = [form.get('do'), form.get('key') ?? '']
   if (action === 'search' && limit) {
+    // A key that was denied only is in no list.
+    if (limit.isHashed && HASH.test(typed))
+      return openedAt({ text: typed, hashedBy: await limit.hashedBy() }, limit, seals)
     return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
   }
   if (action === 'open') return openedAt({ text: typed }, limit, seals)
-  if (action === 'open hash')
-    return openedAt({ text: typed, hashedBy: await limit?.hashedBy() }, limit, seals)
   return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
 }
 

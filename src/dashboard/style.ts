@@ -31,7 +31,7 @@ td:last-child, thead th:last-child { padding-right: 0; }
 .bad, .all { color: var(--bad); font-weight: 600; }
 .some { color: var(--faint); }
 .near { color: var(--near); }
-.share { display: inline-block; min-width: 3.25em; text-align: right; }
+.share { display: inline-block; min-width: 3.5em; text-align: right; }
 .charts { display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); }
 figure { align-content: start; column-gap: .5rem; display: grid; grid-template-columns: auto minmax(0, 1fr); margin: .5rem 0; max-width: 48rem; }
 figcaption, details { grid-column: 1 / -1; margin: .25rem 0; }
@@ -63,7 +63,7 @@ button.act { background: var(--link); border-color: var(--link); color: var(--gr
 .pager { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .5rem 0; }
 .done, .failed { border-left: 4px solid var(--good); padding: .25rem .75rem; overflow-wrap: anywhere; }
 .failed { border-color: var(--bad); }
-.acts { display: grid; gap: 0 1.5rem; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
+.acts { align-items: start; display: grid; gap: 0 1.5rem; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
 @media (max-width: 50rem) {
   table, tbody, tr, tbody th, td { display: block; }
   thead { display: none; }

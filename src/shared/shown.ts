@@ -47,6 +47,8 @@ export interface Held {
   readonly key: string
   /** What tells it from others of the key. */
   readonly name: string
+  /** What else there is to know of it. */
+  readonly about?: string | undefined
   readonly amount?: number | undefined
   /** Unix milliseconds. */
   readonly since?: number | undefined

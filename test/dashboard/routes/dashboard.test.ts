@@ -220,7 +220,7 @@ describe('what it shows', () => {
     const { get, post } = browse(limiters)
     const list = (await get('?limit=one')).text
     const hash = />([0-9a-f]{64})</.exec(list)?.[1] ?? ''
-    const { location } = await post('?limit=one', { key: hash, do: 'open hash' })
+    const { location } = await post('?limit=one', { key: hash, do: 'search' })
     const { text } = await get(location)
     expect(text).toContain(`The hash <code id="key">${hash}</code>`)
     expect(rowsIn(text).map((row) => row.slice(0, 2))).toEqual([

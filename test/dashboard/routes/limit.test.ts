@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { block } from '../../../src/lockout/index.ts'
+import { Quota, reserveAll } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -127,6 +128,48 @@ describe('the page of a limit', () => {
     expect((await found('ada')).keys).toEqual(['org:ada', 'user:ada'])
     expect((await found('%')).keys).toEqual(['user:100%'])
     expect((await found('nobody')).text).toContain('No key with <code>nobody</code> has used anything.')
+  })
+
+  test('finds hashed keys by a part of the hash, and says so', async () => {
+    const { ratelimit, written } = limiterOf(database.db, {
+      hashKeys: true,
+      limiter: Ratelimit.fixedWindow(1, '1h'),
+    })
+    for (const key of ['ada', 'bob', 'eve', 'eve']) await ratelimit.limit(key)
+    await written()
+    const { get, post } = browse({ api: ratelimit })
+    const list = await get('?limit=api')
+    expect(list.text).toContain('A key, or a part of a hash')
+    const [hash = ''] = rowsIn(list.text, 'id="keys"')[0] ?? []
+    const search = async (key: string) =>
+      (await get((await post('?limit=api', { key, do: 'search' })).location)).text
+    expect(rowsIn(await search(hash.slice(5, 25)), 'id="keys"').map(([key]) => key)).toEqual([hash])
+    expect(await search('ada')).toContain('No hash with <code>ada</code> has used anything.')
+    // A whole hash is opened, also if it is in no list.
+    await ratelimit.resetUsedTokens('eve')
+    const [denied = ''] = rowsIn(list.text, 'id="denied"')[0] ?? []
+    expect(await search(denied)).toContain('<strong class="bad">Denied since')
+  })
+
+  test('says which reservations are one, on its page and on that of a key', async () => {
+    const [api, tokens] = [1, 2].map(
+      () => new Quota({ db: database.db, limiter: Ratelimit.fixedWindow(100, '1h'), prefix: newPrefix() }),
+    )
+    const requests = [
+      { ratelimit: api as Quota, key: 'user:1', rate: 1 },
+      { ratelimit: tokens as Quota, key: 'org:1', rate: 40 },
+    ]
+    await reserveAll(requests, { id: 'job', expires: '1h' })
+    await tokens?.reserve('org:2', { rate: 40, id: 'job', expires: '2h' })
+    const { get, open } = browse({ api: api as Quota, tokens: tokens as Quota })
+    expect(
+      rowsIn((await get('?limit=tokens')).text, 'id="reservations"').map((row) => row.slice(0, 3)),
+    ).toEqual([
+      ['org:1', 'job One reservation with user:1 in api', '40'],
+      ['org:2', 'job', '40'],
+    ])
+    const { text } = await open('api', 'user:1')
+    expect(rowsIn(text, 'Open reservations')[0]?.[0]).toBe('job One reservation with org:1 in tokens')
   })
 
   test('reads each key under its own plan, in order and in a search', async () => {

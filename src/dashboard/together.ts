@@ -1,0 +1,54 @@
+import { RatelimitError } from '../kernel/errors.ts'
+import type { Held, Holding } from '../shared/shown.ts'
+import { SHOWN } from './held.ts'
+import type { Limit } from './limit.ts'
+import { RESERVATIONS } from './reservations.ts'
+
+/** A reservation, and its limit. */
+interface Reserved {
+  readonly limit: Limit
+  readonly held: Held
+}
+
+/** Says of reservations which others are one with them. */
+export type Together = (
+  limit: Limit,
+  holding: Pick<Holding, 'name'>,
+  found: readonly Held[],
+) => Promise<readonly Held[]>
+
+/**
+ * A reservation of several limits has a row in each of them. They have one name and one end. It reads as many
+ * of each limit as a page shows.
+ */
+export function together(limits: readonly Limit[], now: number): Together {
+  let all: Promise<readonly Reserved[]> | undefined
+  return async (limit, holding, found) => {
+    if (holding.name !== RESERVATIONS || found.length === 0) return found
+    all ??= Promise.all(limits.map((each) => reservedIn(each, now))).then((each) => each.flat())
+    const known = await all
+    return found.map((held) => {
+      const others = known.filter(
+        (other) =>
+          other.held.name === held.name &&
+          other.held.until === held.until &&
+          (other.limit !== limit || other.held.key !== held.key),
+      )
+      if (others.length === 0) return held
+      const named = others.map((other) => `${other.held.key} in ${other.limit.name}`)
+      return { ...held, about: `One reservation with ${named.join(', ')}` }
+    })
+  }
+}
+
+/** What one limit cannot read does not hide the others. */
+async function reservedIn(limit: Limit, now: number): Promise<Reserved[]> {
+  try {
+    const holding = (await limit.holdings()).find(({ name }) => name === RESERVATIONS)
+    const found = (await holding?.list({ size: SHOWN, now })) ?? []
+    return found.map((held) => ({ limit, held }))
+  } catch (error) {
+    if (error instanceof RatelimitError) return []
+    throw error
+  }
+}
