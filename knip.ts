@@ -24,7 +24,7 @@ const config: KnipConfig = {
     ...[
       'test/**/*.{ts,mjs,cjs,js,jsx}',
       'bench/**/*.ts',
-      'mutants/{run,host,setup,vitest.config}.ts',
+      'mutants/{run,setup,vitest.config}.ts',
       'tools/*.ts',
       'examples/*.ts',
     ],

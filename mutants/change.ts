@@ -6,14 +6,12 @@ export interface Span {
 
 /** A part of a file, and what stands in its place. */
 export interface Change extends Span {
-  readonly kind: string
   readonly text: string
 }
 
 /** Another sum, and a boundary that is moved: the same in TypeScript and in SQL. */
-const OPERATORS = swaps({
-  ...{ '+': '-', '-': '+', '*': '/', '/': '*', '%': '*' },
-  ...{ '<': '<=', '<=': '<', '>': '>=', '>=': '>' },
+const MOVED = swaps({
+  ...{ '+': '-', '-': '+', '*': '/', '/': '*', '%': '*', '<': '<=', '<=': '<', '>': '>=', '>=': '>' },
 })
 
 const OPPOSITES = swaps({
@@ -25,10 +23,8 @@ const OPPOSITES = swaps({
  * true and false, or loses it.
  */
 export function otherOperators(operator: string, at: Span, isInCondition: boolean): readonly Change[] {
-  const others = [OPERATORS.get(operator), isInCondition ? undefined : OPPOSITES.get(operator)]
-  return others.flatMap((other) =>
-    other === undefined ? [] : [change(`${operator} to ${other}`, at, other)],
-  )
+  const others = [MOVED.get(operator), isInCondition ? undefined : OPPOSITES.get(operator)]
+  return others.flatMap((other) => (other === undefined ? [] : [change(at, other)]))
 }
 
 /** What stands in the place of what. */
@@ -36,8 +32,8 @@ export function swaps(table: Readonly<Record<string, string>>): ReadonlyMap<stri
   return new Map(Object.entries(table))
 }
 
-export function change(kind: string, { start, end }: Span, text: string): Change {
-  return { kind, start, end, text }
+export function change({ start, end }: Span, text: string): Change {
+  return { start, end, text }
 }
 
 /** Twice the number: a test that holds a promise need not see that a large bound is one more. */
@@ -46,11 +42,11 @@ export function doubled(value: number): string {
 }
 
 /** A list without each of its parts in turn. */
-export function withoutOne(kind: string, list: readonly (Span | null | undefined)[]): readonly Change[] {
+export function withoutOne(list: readonly (Span | null | undefined)[]): readonly Change[] {
   return list.flatMap((each, i) => {
     if (!each) return []
     const [before, after] = [list[i - 1], list[i + 1]]
     const start = after ? each.start : (before?.end ?? each.start)
-    return [change(kind, { start, end: after?.start ?? each.end }, '')]
+    return [change({ start, end: after?.start ?? each.end }, '')]
   })
 }

@@ -1,127 +1,83 @@
 // `npm run mutants -- src/kernel/limits/token-bucket.ts` puts one mistake after the other into a copy of the
 // source and runs the tests, which must fail. CONTRIBUTING.md has the options.
-import { randomInt } from 'node:crypto'
-import { availableParallelism } from 'node:os'
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { FLEETING, startServer } from '../test/support/server.ts'
-import { choose, sources } from './choose.ts'
-import { Coverage } from './coverage.ts'
-import { describe, type Mutant } from './mutants.ts'
-import { report } from './report.ts'
-import { Results } from './results.ts'
-import { type Fate, fateOf, stallMsOf } from './trial.ts'
-import { shareOut, Workshop } from './workshop.ts'
+import { coverageOf, type Kill, testsOf } from './coverage.ts'
+import { type Mutant, mutantsAt } from './mutants.ts'
+import { startTests, type Tests } from './tests.ts'
 
-const { positionals: paths, values } = parseArgs({
+/** Only the mutant and what imports it are checked again. */
+const CHECK = '--noEmit -p tsconfig.build.json --incremental --tsBuildInfoFile checked.json'.split(' ')
+
+/** So many of the best tests run before the type checker and the others. */
+const FIRST = 5
+
+const { positionals, values } = parseArgs({
   allowPositionals: true,
-  options: {
-    since: { type: 'string' },
-    sample: { type: 'string' },
-    seed: { type: 'string', default: String(randomInt(2 ** 31)) },
-    seconds: { type: 'string' },
-    list: { type: 'boolean', default: false },
-    known: { type: 'boolean', default: false },
-    workers: { type: 'string', default: String(Math.min(availableParallelism(), 8)) },
-  },
+  options: { sample: { type: 'string' }, seconds: { type: 'string' }, list: { type: 'boolean' } },
 })
-const { since, seed } = values
-const sample = values.sample === undefined ? undefined : wholeNumber('sample', values.sample)
-const maxMs =
-  values.seconds === undefined ? Number.POSITIVE_INFINITY : 1000 * wholeNumber('seconds', values.seconds)
-const workers = wholeNumber('workers', values.workers)
+const seconds = Number(values.seconds ?? Number.POSITIVE_INFINITY)
+const sample = Number(values.sample ?? Number.POSITIVE_INFINITY)
+const mutants = (positionals.length > 0 ? positionals : ['src']).flatMap((path) => {
+  const all = mutantsAt(path)
+  return all.filter((_, i) => i % Math.max(1, Math.ceil(all.length / sample)) === 0)
+})
+console.log(`${mutants.length} mutants`)
+if (values.list) for (const { shown } of mutants) console.log(shown)
+else await tryAll()
 
-const chosen = choose({ paths, since, sample, seed })
-const { mutants, among, equivalent } = chosen
-for (const each of chosen.stale) console.error(`equivalent.ts lists what is made no more: ${each}`)
-const isSample = mutants.length < among.length
-console.log(
-  `${mutants.length} mutants${isSample ? ` of ${among.length}, with --seed ${seed}` : ''}; ${equivalent.length} more are equivalent`,
-)
-if (values.list) for (const mutant of mutants) console.log(describe(mutant))
-else process.exitCode = report(chosen, await fatesOf(mutants)) ? 0 : 1
+async function tryAll(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'drizzle-ratelimit-mutants-'))
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+  cpSync('.', folder, { recursive: true, filter: (path) => !/(^|\/)(node_modules|\.git|dist)$/.test(path) })
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules'))
+  process.chdir(folder)
+  // The same random calls for every mutant.
+  process.env['FC_SEED'] = '1'
 
-function wholeNumber(name: string, value: string): number {
-  if (!/^[1-9]\d*$/.test(value)) throw new Error(`--${name} needs a whole number from 1.`)
-  return Number(value)
-}
-
-async function fatesOf(mutants: readonly Mutant[]): Promise<Map<Mutant, Fate>> {
-  const coverage = new Coverage(sources())
-  const results = new Results(coverage)
-  const known = () =>
-    new Map(
-      mutants.flatMap((mutant) => {
-        const fate = results.get(mutant, maxMs)
-        return fate ? [[mutant, fate]] : []
-      }),
+  const tests = await startTests(false)
+  const coverage = await coverageOf(tests.files)
+  const kills: Kill[] = []
+  for (const mutant of mutants) {
+    const before = readFileSync(mutant.file, 'utf8')
+    tests.write(mutant.file, mutant.source)
+    const kill = await killOf(mutant, testsOf(mutant, coverage, kills), tests)
+    tests.write(mutant.file, before)
+    if (kill) kills.push(kill)
+    console.log(
+      kill ? `killed: ${mutant.shown}\n    by ${kill.by} ${kill.failed}` : `survived: ${mutant.shown}`,
     )
-  if (!values.known) await tryAll(mutants, coverage, results)
-  return known()
+  }
+  console.log(`${kills.length} killed, ${mutants.length - kills.length} survived`)
+  for (const by of new Set(kills.map((kill) => kill.by))) {
+    // As when the server has gone away.
+    const isFailing = coverage.has(by) && (await tests.run(by)).failed !== ''
+    if (isFailing) throw new Error(`${by} fails without a mutant: what it killed counts for nothing.`)
+  }
+  await tests.close()
+  process.exit(kills.length === mutants.length ? 0 : 1)
 }
 
-/** Tries those of which no earlier run says how they end. */
-async function tryAll(mutants: readonly Mutant[], coverage: Coverage, results: Results): Promise<void> {
-  const server = await startServer(FLEETING)
-  const opened: Workshop[] = []
-  const open = async (covers: boolean) => {
-    const opening = Array.from({ length: workers }, async () => {
-      const workshop = await Workshop.open(server.url, covers)
-      opened.push(workshop)
-      return workshop
-    })
-    return Promise.all(opening)
-  }
-  const close = async () => {
-    await Promise.all(opened.splice(0).map((workshop) => workshop.close()))
-    await server.stop()
-  }
-  // Ctrl-C ends the server too. What fails because of that is not written down.
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      results.close()
-      void close().finally(() => process.exit(1))
-    })
-  }
-  try {
-    const workshops = await open(false)
-    await coverage.measure(workshops[0]?.tests ?? [], () => open(true))
-    const left: Mutant[] = []
-    for (const mutant of mutants) {
-      const fate = results.get(mutant, maxMs)
-      if (fate?.test !== undefined) coverage.learn(fate.test, mutant)
-      if (!fate) left.push(mutant)
+/** The best tests come first, then the type checker, and then the others, as long as there is time. */
+async function killOf({ file }: Mutant, all: readonly string[], tests: Tests): Promise<Kill | undefined> {
+  const until = performance.now() + seconds * 1000
+  const best = await killBy(all.slice(0, FIRST))
+  if (best) return best
+  const { stdout } = spawnSync('node', ['node_modules/typescript/bin/tsc', ...CHECK], { encoding: 'utf8' })
+  if (/error TS\d/.test(stdout)) return { file, by: 'the type checker', failed: '' }
+  return killBy(all.slice(FIRST))
+
+  async function killBy(some: readonly string[]): Promise<Kill | undefined> {
+    for (const by of some) {
+      if (performance.now() > until) break
+      const { failed } = await tests.run(by)
+      // Once may be by chance.
+      if (failed && (await tests.run(by)).failed) return { file, by, failed }
     }
-    if (left.length < mutants.length) console.log(`${mutants.length - left.length} are known from before`)
-    const killers = new Map<string, Mutant[]>()
-    let done = 0
-    await shareOut(workshops, left, async (workshop, mutant) => {
-      const fate = await fateOf(mutant, workshop, coverage, maxMs)
-      results.set(mutant, fate, maxMs)
-      const { test } = fate
-      if (test !== undefined) {
-        coverage.learn(test, mutant)
-        killers.set(test, [...(killers.get(test) ?? []), mutant])
-      }
-      console.log(`${++done}/${left.length} ${fate.kind}: ${describe(mutant)}`)
-      if (fate.by) console.log(`    ${fate.by}`)
-    })
-    await checkWithout(workshops, killers, coverage, results)
-  } finally {
-    await close()
+    return undefined
   }
-}
-
-/** Takes back what tests have killed that now fail without a mutant, as when the server has gone away. */
-async function checkWithout(
-  workshops: readonly Workshop[],
-  killers: ReadonlyMap<string, readonly Mutant[]>,
-  coverage: Coverage,
-  results: Results,
-): Promise<void> {
-  await shareOut(workshops, [...killers], async (workshop, [test, mutants]) => {
-    const fails = async () => (await workshop.run([test], stallMsOf([test], coverage))).failed !== undefined
-    if (!(await fails()) || !(await fails())) return
-    console.error(`${test} now fails without a mutant. It counts as not having run.`)
-    for (const mutant of mutants) results.delete(mutant)
-  })
 }

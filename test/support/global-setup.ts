@@ -21,6 +21,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const server = await shared.started
   project.provide('serverUrl', server.url)
   return async () => {
-    if (--shared.users === 0) await server.stop()
+    if (--shared.users > 0) return
+    globalThis.testServer = undefined
+    await server.stop()
   }
 }
