@@ -10,6 +10,9 @@ interface Reserved {
   readonly held: Held
 }
 
+/** Ends of one reservation are nearer to each other. */
+const APART_MS = 1000
+
 /** Says of reservations which others are one with them. */
 export type Together = (
   limit: Limit,
@@ -18,8 +21,8 @@ export type Together = (
 ) => Promise<readonly Held[]>
 
 /**
- * A reservation of several limits has a row in each of them. They have one name and one end. It reads as many
- * of each limit as a page shows.
+ * A reservation of several limits has a row in each of them. They have one name, and ends that differ by what
+ * the statements of two tables or shards take. It reads as many of each limit as a page shows.
  */
 export function together(limits: readonly Limit[], now: number): Together {
   let all: Promise<readonly Reserved[]> | undefined
@@ -31,7 +34,7 @@ export function together(limits: readonly Limit[], now: number): Together {
       const others = known.filter(
         (other) =>
           other.held.name === held.name &&
-          other.held.until === held.until &&
+          Math.abs((other.held.until ?? 0) - (held.until ?? 0)) < APART_MS &&
           (other.limit !== limit || other.held.key !== held.key),
       )
       if (others.length === 0) return held
