@@ -11,9 +11,9 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from '../src/index.ts'
 import { instrument } from '../src/otel.ts'
 
-// `npx tsx tools/alerts.ts` tries examples/prometheus/alerts.yml on a real Prometheus, in a minute and a half.
-// In each situation, the alerts that it names fire, and no other. `PROMETHEUS` is where the program is, if it
-// is not in the path.
+// `npx tsx tools/alerts.ts` tries examples/prometheus/ on a real Prometheus, in a minute and a half. In each
+// situation, the alerts that it names fire, and no other. Afterwards each query of the dashboard has data.
+// `PROMETHEUS` is where the program is, if it is not in the path.
 
 const [METRICS_PORT, PORT] = [19_464, 19_090]
 
@@ -115,6 +115,29 @@ async function firing(): Promise<string[]> {
   return [...new Set(names)].toSorted()
 }
 
+/** The queries of the dashboard that find nothing in all that has happened. */
+async function withoutData(): Promise<string[]> {
+  const { panels } = JSON.parse(await readFile('examples/prometheus/dashboard.json', 'utf8')) as {
+    panels: { title: string; targets: { expr: string }[] }[]
+  }
+  const empty: string[] = []
+  for (const { title, targets } of panels) {
+    for (const { expr } of targets) {
+      const query = expr.replaceAll('$prefix', '.*').replaceAll('$__rate_interval', '6s')
+      const end = Date.now() / 1000
+      const asked = new URLSearchParams({ query, start: `${end - 90}`, end: `${end}`, step: '1' })
+      const answer = await fetch(`http://127.0.0.1:${PORT}/api/v1/query_range?${asked}`)
+      const { data, error } = (await answer.json()) as {
+        data?: { result: { values: [number, string][] }[] }
+        error?: string
+      }
+      const values = data?.result.flatMap(({ values }) => values.map(([, value]) => Number(value)))
+      if (!values?.some((value) => value > 0)) empty.push(`${title}: ${error ?? expr}`)
+    }
+  }
+  return empty
+}
+
 function startPrometheus(): ChildProcess {
   const options = [
     `--config.file=${home}/prometheus.yml`,
@@ -140,6 +163,11 @@ try {
     console.log(`${isRight ? 'right' : 'WRONG'}  ${name}: ${found.join(', ') || 'none'}`)
     isAway = false
   }
+  const empty = await withoutData()
+  failed += empty.length
+  console.log(
+    `${empty.length === 0 ? 'right' : 'WRONG'}  queries without data: ${empty.join('; ') || 'none'}`,
+  )
 } finally {
   prometheus.kill()
   await exporter.shutdown()
