@@ -1,4 +1,4 @@
-// At most two exports of an organization run at once. The third waits. A crash holds a slot for a second.
+// At most two exports of an organization run at once. The third waits. A crash holds a slot for two seconds.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'

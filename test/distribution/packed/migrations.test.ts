@@ -147,7 +147,7 @@ test('tables that were dropped and made again get their storage again', async ()
 })
 
 test('an ephemeral table that is logged', async () => {
-  const project = await start({ drizzle: '1.0', module: 'commonjs', tables: 'own' })
+  const project = await start({ drizzle: '0.45', module: 'commonjs', tables: 'own' })
   const storage = (...more: string[]) => project.run('drizzle-ratelimit', 'storage', ...NAMES.own, ...more)
   const check = (...more: string[]) => project.run('drizzle-ratelimit', 'check', ...NAMES.own, ...more)
   expect(await project.run('drizzle-kit', 'generate')).toEqual(fine())
