@@ -1,8 +1,9 @@
 import { inject } from 'vitest'
 
-const isGate = process.env['CI'] !== undefined
+/** The gate has time for what an edit rarely breaks. */
+export const isGate: boolean = process.env['CI'] !== undefined
 
-/** A mistake shows in few calls or in rare ones. The gate has time for the rare ones, on the server. */
+/** A mistake shows in few calls, or in rare ones, which the gate makes on the server. */
 const SHARE = 1 / 5
 
 /**

@@ -14,14 +14,14 @@ import { decided } from '../../../src/kernel/sql/decided.ts'
 import { advanced, level, paramsOf, stateOf } from '../../../src/kernel/sql/levels.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { anyPlan, type Plan } from '../../support/limits.ts'
-import { anySeed } from '../../support/runs.ts'
+import { anySeed, runs } from '../../support/runs.ts'
 import { stored } from '../../support/stored.ts'
 
 // The formulas alone, on many rows at once: `EXACT_STATES=1000000` for a long run, `FC_SEED` for the same rows.
 
 const database = useDatabase()
-const STATES = Number(process.env['EXACT_STATES'] ?? 20_000)
-const STATES_PER_PLAN = 1000
+const STATES_PER_PLAN = runs(1000).numRuns
+const STATES = Number(process.env['EXACT_STATES'] ?? 20 * STATES_PER_PLAN)
 const NOW = Date.UTC(2026, 5, 1)
 
 /** A row as the table may hold it, the time at which it is read, and what is asked of it. */
