@@ -111,8 +111,24 @@ test('lists of another kind do not keep those with a common row apart', async ()
   for (const name of ['a', 'b']) turns.enter(list(name, ['everybody', name], [1, undefined]))
   for (const name of ['c', 'd', 'e']) turns.enter({ ...list(name, [name, `own ${name}`]), kind: 'another' })
   await settled()
-  expect(sent[0]).toMatchObject({ lists: ['a', 'b'], isCommon: [true, false] })
-  expect(sent[1]).toMatchObject({ lists: ['c', 'd', 'e'], isCommon: [false, false] })
+  expect(sent[0]).toMatchObject({ lists: ['c', 'd', 'e'], isCommon: [false, false] })
+  await sent[0]?.end()
+  expect(sent[1]).toMatchObject({ lists: ['a', 'b'], isCommon: [true, false] })
+})
+
+test('the kind with the most lists is sent first, and the others wait for that once', async () => {
+  const { turns, sent } = turnsOf()
+  const enter = (kind: string, names: readonly string[]) => {
+    for (const name of names) turns.enter({ ...list(name, [name]), kind })
+  }
+  enter('few', ['x'])
+  enter('many', ['a', 'b', 'c'])
+  await settled()
+  expect(only(sent)).toMatchObject({ lists: ['a', 'b', 'c'] })
+  enter('many', ['d', 'e'])
+  enter('few', ['y'])
+  await sent[0]?.end()
+  expect(sent.slice(1)).toMatchObject([{ lists: ['x', 'y'] }, { lists: ['d', 'e'] }])
 })
 
 test('equal lists share a statement, and all of their rows are common', async () => {

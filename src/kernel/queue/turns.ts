@@ -90,10 +90,21 @@ interface ListBatch<List extends QueuedList, Found> {
   slots: ConnectionSlots
 }
 
+/** Lists of one kind that can be sent, and whether a statement for another kind was sent before. */
+interface ReadyLists<List> {
+  readonly lists: Set<List>
+  readonly wasPassed: boolean
+}
+
+function passed<List>(lists: Set<List>): ReadyLists<List> {
+  return { lists: new Set(lists), wasPassed: true }
+}
+
 /**
  * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
- * of one statement. Lists that are ready at the same time share a statement. A list that this leaves undecided
- * goes on alone.
+ * of one statement. Lists of one kind that are ready at the same time share a statement. The kind with the
+ * most lists is sent first, so that a few of another kind wait for more of theirs, but only once. A list that
+ * this leaves undecided goes on alone.
  */
 export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
@@ -102,15 +113,16 @@ export class Turns<List extends QueuedList, Found> {
   /** For lists alone that may wait for rows that others hold. */
   readonly #patient = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
   readonly #queues = new RowQueues<WaitingList<List, Found>, ListBatch<List, Found>>()
-  /** The lists that are the first for each of their rows, if these are free. */
-  #ready = new Set<WaitingList<List, Found>>()
+  /** The lists that are the first for each of their rows, if these are free, by their kinds. */
+  #ready = new Map<string, ReadyLists<WaitingList<List, Found>>>()
   readonly #readyAlone = new Set<WaitingList<List, Found>>()
   /** The batches that are going to wait for rows, and what to call when they may. */
   readonly #readyToWait = new Map<ListBatch<List, Found>, () => void>()
   /** The shared batches that still have callers. */
   readonly #underWay = new Set<ListBatch<List, Found>>()
   #waiting = 0
-  readonly #startSoon = atEndOfTurn(() => this.#start())
+  /** Callers who were just answered mostly ask again within so many microtasks. */
+  readonly #startSoon = atEndOfTurn(() => this.#start(), 64)
 
   constructor(decide: DecideTogether<List, Found>) {
     this.#decide = decide
@@ -130,8 +142,12 @@ export class Turns<List extends QueuedList, Found> {
 
   #getReady(one: WaitingList<List, Found>): boolean {
     if (!this.#queues.isFirst(one, undefined)) return false
-    const ready = one.undecided ? this.#readyAlone : this.#ready
-    ready.add(one)
+    if (one.undecided) this.#readyAlone.add(one)
+    else {
+      const ready = this.#ready.get(one.kind) ?? { lists: new Set(), wasPassed: false }
+      ready.lists.add(one)
+      this.#ready.set(one.kind, ready)
+    }
     return true
   }
 
@@ -148,7 +164,17 @@ export class Turns<List extends QueuedList, Found> {
       this.#addTo(one, batch)
       one.come(one.undecided?.found)
     }
-    while (isWorthOne(this.#ready.size, this.#listsUnderWay()) && this.#shared.hasRoom()) this.#sendTogether()
+    for (;;) {
+      const kinds = [...this.#ready.values()]
+      const most = kinds.reduce((one, { lists }) => Math.max(one, lists.size), 0)
+      if (!isWorthOne(most, this.#listsUnderWay()) || !this.#shared.hasRoom()) return
+      const next = kinds.find(({ wasPassed }) => wasPassed) ?? kinds.find(({ lists }) => lists.size === most)
+      if (next) this.#sendTogether(next.lists)
+      // A map or set that lives long would keep lists in memory that it has no more: V8 links each old table to
+      // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
+      const rest = [...this.#ready].map(([kind, { lists }]) => [kind, passed(lists)] as const)
+      this.#ready = new Map(rest)
+    }
   }
 
   #listsUnderWay(): number {
@@ -163,13 +189,13 @@ export class Turns<List extends QueuedList, Found> {
     return batch
   }
 
-  #sendTogether(): void {
-    const most = batchShare(this.#ready.size, this.#listsUnderWay(), this.#shared.free)
+  #sendTogether(lists: ReadonlySet<WaitingList<List, Found>>): void {
+    const most = batchShare(lists.size, this.#listsUnderWay(), this.#shared.free)
     const batch = this.#openBatch(this.#shared)
     this.#underWay.add(batch)
     let fitting: FittingLists<WaitingList<List, Found>> | undefined
-    const mayBeCommon = this.#mayBeCommon()
-    for (const ready of this.#ready) {
+    const mayBeCommon = this.#mayBeCommon(lists)
+    for (const ready of lists) {
       const candidates = [ready]
       for (const one of candidates) {
         if (fitting && !fitting.add(one)) continue
@@ -180,10 +206,7 @@ export class Turns<List extends QueuedList, Found> {
       }
       if (fitting?.isFull || batch.lists.length >= most) break
     }
-    // A set that lives long would keep lists in memory that it has no more: V8 links each old table of a set to
-    // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
-    this.#ready = new Set(this.#ready)
-    const lists = batch.lists.map(({ list }) => list)
+    const sent = batch.lists.map(({ list }) => list)
     const tell = (place: number, found: Found) => {
       const one = batch.lists[place]
       if (!one) return
@@ -191,7 +214,7 @@ export class Turns<List extends QueuedList, Found> {
       // Its caller waits no more, so the batch can be abandoned without it.
       one.isOver = true
     }
-    this.#decide(lists, fitting?.isCommon ?? [], tell).then(
+    this.#decide(sent, fitting?.isCommon ?? [], tell).then(
       (verdicts) => this.#decided(batch, verdicts),
       (error) => {
         for (const one of batch.lists) one.fail(error)
@@ -204,10 +227,9 @@ export class Turns<List extends QueuedList, Found> {
    * Whether more lists wait for a row of the first ready list than could share its statement without that row.
    * If few do, the row would leave out all others.
    */
-  #mayBeCommon(): boolean {
-    const [first, ...others] = this.#ready
-    if (!first) return false
-    return this.#queues.longest(first.rows) > others.filter(({ kind }) => kind === first.kind).length
+  #mayBeCommon(lists: ReadonlySet<WaitingList<List, Found>>): boolean {
+    const [first] = lists
+    return first !== undefined && this.#queues.longest(first.rows) >= lists.size
   }
 
   /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
@@ -219,8 +241,10 @@ export class Turns<List extends QueuedList, Found> {
 
   #notReady(one: WaitingList<List, Found>): void {
     this.#waiting--
-    this.#ready.delete(one)
     this.#readyAlone.delete(one)
+    const lists = this.#ready.get(one.kind)?.lists
+    lists?.delete(one)
+    if (lists?.size === 0) this.#ready.delete(one.kind)
   }
 
   /**
