@@ -207,6 +207,33 @@ describe('calls of one turn', () => {
   })
 })
 
+describe('a few calls that cannot share a statement with many', () => {
+  const many = (count: number, name: string) => Array.from({ length: count }, (_, i) => `${name}${i}`)
+
+  const refund = { rate: -1, purpose: 'adjust' } as const
+
+  test('wait for more of theirs while that statement is under way, but only once', async () => {
+    const { add, asked, sent } = setUp(4)
+    add('few', refund)
+    for (const key of many(24, 'a')) add(key)
+    await turn()
+    expect(sent.map(({ groups }) => groups.length)).toEqual([24])
+    for (const key of many(24, 'b')) add(key)
+    add('more', refund)
+    await turn()
+    expect(asked().slice(1)).toEqual(['few x1,more x1', expect.stringContaining('b0 x1,b1 x1')])
+  })
+
+  test('are sent at once beside fewer', async () => {
+    const { add, asked, sent } = setUp(4)
+    for (const key of many(23, 'a')) add(key)
+    add('few', refund)
+    await turn()
+    expect(sent.map(({ groups }) => groups.length)).toEqual([23, 1])
+    expect(asked()[1]).toBe('few x1')
+  })
+})
+
 describe('calls that arrive while others are under way', () => {
   test('of the same key wait for its statement, and then share the next', async () => {
     const { add, asked, answered, sent } = setUp()

@@ -2,11 +2,23 @@ import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
-import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne, WORTH_ONE } from './slots.ts'
 import { overload, type WaitingCalls } from './waits.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_BATCH_KEYS = 500
+
+/** Queues whose next calls can share a statement. */
+interface ReadyQueues<Queue> {
+  readonly queues: Set<Queue>
+  /** Whether a statement for another kind was sent before. */
+  wasPassed: boolean
+}
+
+function firstOf<T>(values: ReadonlySet<T>): T | undefined {
+  for (const value of values) return value
+  return undefined
+}
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
@@ -22,7 +34,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   /** By their keys. Looks have queues of their own, because they never wait for a row. */
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
-  readonly #ready = new Set<KeyQueue<R, D>>()
+  /** The queues that can be sent, by what can share a statement. There is no empty kind. */
+  #ready: ReadyQueues<KeyQueue<R, D>>[] = []
   /** The batches that still have callers. */
   readonly #underWay = new Set<Batch<R, D>>()
   #held: HeldQueues<KeyQueue<R, D>> | undefined
@@ -52,6 +65,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
     if (isOpen && this.#canJoin(last, call)) last.calls.push(call)
     else queue.groups.push({ request, calls: [call] })
+    if (!known) this.#enqueue(queue, request)
     if (known || queue.isHeld) call.isContended = true
     this.#startSoon()
   }
@@ -86,8 +100,9 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   #remove(queue: KeyQueue<R, D>): void {
     queue.siblings.delete(queue.key)
-    this.#ready.delete(queue)
-    if (this.#ready.size === 0) this.#slots.stopWaiting()
+    for (const { queues } of this.#ready) queues.delete(queue)
+    this.#ready = this.#ready.filter(({ queues }) => queues.size > 0)
+    if (this.#ready.length === 0) this.#slots.stopWaiting()
     this.#held?.remove(queue)
   }
 
@@ -103,46 +118,73 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       isHeld: false,
     }
     queue.siblings.set(queue.key, queue)
-    this.#enqueue(queue, request)
     return queue
   }
 
   #enqueue(queue: KeyQueue<R, D>, { purpose }: R): void {
     if (purpose !== 'look' && this.#held?.addIfHeldLately(queue)) return
-    this.#ready.add(queue)
+    this.#addReady(queue)
   }
 
+  #addReady(queue: KeyQueue<R, D>): void {
+    for (const { queues } of this.#ready) {
+      if (!this.#areAlike(firstOf(queues), queue)) continue
+      queues.add(queue)
+      return
+    }
+    this.#ready.push({ queues: new Set([queue]), wasPassed: false })
+  }
+
+  /** Sends the kind with the most keys first. A few keys of another kind wait for more of theirs, but once. */
   #start(): void {
-    while (isWorthOne(this.#ready.size, this.#keysUnderWay()) && this.#slots.hasRoom())
-      this.#decide(this.#nextQueues())
+    for (;;) {
+      const [first, ...others] = this.#ready
+      if (!first) break
+      const most = others.reduce((one, other) => (other.queues.size > one.queues.size ? other : one), first)
+      if (!isWorthOne(most.queues.size, this.#keysBeside(most)) || !this.#slots.hasRoom()) break
+      const next = this.#ready.find(({ wasPassed }) => wasPassed) ?? most
+      const queues = this.#take(next)
+      for (const kind of this.#ready) kind.wasPassed = kind !== next
+      if (queues.length > 0) this.#decide(queues)
+    }
     this.#held?.start()
   }
 
-  /** How many keys are under way that could share a statement with the next ready one. */
-  #keysUnderWay(): number {
-    const [next] = this.#ready
-    let keys = 0
-    for (const { queues } of this.#underWay) if (this.#areAlike(next, queues[0])) keys += queues.length
-    return keys
+  /**
+   * How many keys of this kind are under way. A statement with many keys of another kind counts too, because
+   * its callers may next ask for this kind.
+   */
+  #keysBeside({ queues }: ReadyQueues<KeyQueue<R, D>>): number {
+    let alike = 0
+    let others = 0
+    for (const batch of this.#underWay) {
+      const keys = batch.queues.length
+      if (this.#areAlike(firstOf(queues), batch.queues[0])) alike += keys
+      else if (keys >= WORTH_ONE) others = keys
+    }
+    return Math.max(alike, others)
   }
 
-  #nextQueues(): KeyQueue<R, D>[] {
-    const most = Math.min(
-      batchShare(this.#ready.size, this.#keysUnderWay(), this.#slots.free),
-      MAX_BATCH_KEYS,
-    )
-    const queues: KeyQueue<R, D>[] = []
-    let first: KeyQueue<R, D> | undefined
-    for (const queue of this.#ready) {
+  /** Takes as many of the queues as go into one statement. */
+  #take(kind: ReadyQueues<KeyQueue<R, D>>): KeyQueue<R, D>[] {
+    const { queues } = kind
+    const share = batchShare(queues.size, this.#keysBeside(kind), this.#slots.free)
+    const most = Math.min(share, MAX_BATCH_KEYS)
+    const taken: KeyQueue<R, D>[] = []
+    const first = firstOf(queues)
+    const others: KeyQueue<R, D>[] = []
+    for (const queue of queues) {
+      if (taken.length === most) break
       removeCancelled(queue)
-      const [group] = queue.groups
-      if (!group || (first && !this.#areAlike(first, queue))) continue
-      first ??= queue
-      this.#ready.delete(queue)
-      queues.push(queue)
-      if (queues.length === most) break
+      queues.delete(queue)
+      if (queue.groups.length === 0) continue
+      if (taken.length === 0 || this.#areAlike(first, queue)) taken.push(queue)
+      // Its first calls were cancelled, and the next ones ask for something else.
+      else others.push(queue)
     }
-    return queues
+    this.#ready = this.#ready.filter((each) => each.queues.size > 0)
+    for (const queue of others) this.#addReady(queue)
+    return taken
   }
 
   #areAlike(one: KeyQueue<R, D> | undefined, other: KeyQueue<R, D> | undefined): boolean {
@@ -206,7 +248,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       (waiting) => {
         for (const each of waiting) {
           each.isHeld = false
-          this.#ready.add(each)
+          this.#addReady(each)
         }
         this.#start()
       },

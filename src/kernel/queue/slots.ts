@@ -101,7 +101,7 @@ export class ConnectionSlots {
 // How many keys or lists go into one statement, so that the server and this process work at the same time.
 
 /** This many keys or lists are always worth a statement. */
-const WORTH_ONE = 24
+export const WORTH_ONE = 24
 
 /**
  * Whether the `ready` keys or lists are worth one more statement. They are if they are at least as many as the
