@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Algorithm, Expression, Numbers } from '../kernel/limits/algorithm.ts'
-import { driftOf, isNear, isNearNumber } from '../kernel/limits/limiter.ts'
+import { isNear, isNearNumber } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 
@@ -12,11 +12,14 @@ import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
  * `tokens` is the most that was settled in the period. A refund does not lower it, so that a threshold is
  * crossed once a period. It also distinguishes the row from a fixed window's, whose start means something else.
  */
-export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEnd'> = {
+export const calendarAlgorithm: Algorithm<
+  ColumnOf<'calendarWindow'>,
+  'periodStart' | 'periodEnd' | 'driftMs'
+> = {
   name: 'calendarWindow',
   kind: 'window',
   ...ROWS.calendarWindow,
-  params: ['periodStart', 'periodEnd'],
+  params: ['periodStart', 'periodEnd', 'driftMs'],
   integersOnly: true,
   tolerance: 0,
   // A plan with rollover has written other tokens: 0 or less.
@@ -29,10 +32,10 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
     now: ({ windowStart }, clock, { periodMs }) =>
       sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its plan had another period.
-    holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and not ${isOver(windowStart, periodStart, periodMs)}
+    holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd, driftMs }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and not ${isOver(windowStart, periodStart, driftMs)}
         and ${windowStart} < ${periodEnd}`,
-    ended: ({ windowStart }, _clock, { periodStart, periodMs }) => isOver(windowStart, periodStart, periodMs),
+    ended: ({ windowStart }, _clock, { periodStart, driftMs }) => isOver(windowStart, periodStart, driftMs),
     reserved: ({ prevCount }) => prevCount,
     fresh: (_now, { periodStart }) => ({
       count: sql`0::float8`,
@@ -58,20 +61,20 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
     before: ({ windowStart }, { periodEnd }) => sql`${periodEnd} - ${windowStart}`,
     // Another process may begin the next period later: see drift.ts. A row that counts for the next period too
     // lasts for the longest one.
-    expiresAt: ({ windowStart }, { periodEnd, periodMs }) =>
-      sql`${periodEnd} + ${driftOf(periodMs)} + case when ${isNear(windowStart, periodEnd, periodMs)} then ${periodMs} else 0::float8 end`,
+    expiresAt: ({ windowStart }, { periodEnd, periodMs, driftMs }) =>
+      sql`${periodEnd} + ${driftMs} + case when ${isNear(windowStart, periodEnd, driftMs)} then ${periodMs} else 0::float8 end`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
     // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
     // that another plan began, `paid` is the start of that row.
-    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd, periodMs }, onGrid, paid) => {
+    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd, driftMs }, onGrid, paid) => {
       const isPaid = paid ? sql` or coalesce(${windowStart} = ${paid()}, false)` : sql``
-      return sql`case when ${isOver(windowStart, periodStart, periodMs)}
-          then ${expiresNear(periodStart, expires, periodMs, onGrid)}
-        else (${isNear(windowStart, periodStart, periodMs)}${isPaid})
-          and ${expiresNear(periodEnd, expires, periodMs, onGrid)} end`
+      return sql`case when ${isOver(windowStart, periodStart, driftMs)}
+          then ${expiresNear(periodStart, expires, driftMs, onGrid)}
+        else (${isNear(windowStart, periodStart, driftMs)}${isPaid})
+          and ${expiresNear(periodEnd, expires, driftMs, onGrid)} end`
     },
-    isRecent: ({ windowStart }, { periodStart, periodMs }, previousStart) =>
-      sql`(${isNear(windowStart, periodStart, periodMs)} or ${isNear(windowStart, previousStart, periodMs)})`,
+    isRecent: ({ windowStart }, { periodStart, driftMs }, previousStart) =>
+      sql`(${isNear(windowStart, periodStart, driftMs)} or ${isNear(windowStart, previousStart, driftMs)})`,
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
@@ -95,10 +98,10 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
 /** When the count is over: a row that began shortly before the period's end counts for the next one too. */
 function endNumberOf(
   { windowStart }: Numbers<'windowStart'>,
-  params: Numbers<'periodEnd' | 'periodMs'>,
+  params: Numbers<'periodEnd' | 'driftMs'>,
 ): number {
-  const { periodEnd, periodMs } = params
-  return isNearNumber(windowStart, periodEnd, periodMs) ? nextEndIn(params) : periodEnd
+  const { periodEnd, driftMs } = params
+  return isNearNumber(windowStart, periodEnd, driftMs) ? nextEndIn(params) : periodEnd
 }
 
 /** The end of the next period. It is a parameter of the formulas on numbers only. */
@@ -107,19 +110,18 @@ export function nextEndIn(params: Readonly<Record<string, number>>): number {
 }
 
 /** Whether a period that began at `start` was over when the one at `periodStart` began. */
-export function isOver(start: Expression, periodStart: Expression, periodMs: Expression): SQL<boolean> {
-  return sql`(${start} < ${periodStart} and not ${isNear(start, periodStart, periodMs)})`
+export function isOver(start: Expression, periodStart: Expression, driftMs: Expression): SQL<boolean> {
+  return sql`(${start} < ${periodStart} and not ${isNear(start, periodStart, driftMs)})`
 }
 
 /** Whether a row expires with a period that ends about then. Older versions added no time for the drift. */
 function expiresNear(
   end: Expression,
   expires: Expression,
-  periodMs: Expression,
+  driftMs: Expression,
   onGrid: (time: Expression) => Expression,
 ): SQL<boolean> {
-  const drift = driftOf(periodMs)
-  return sql`${expires} between ${end} - ${drift} and ${onGrid(sql`${end} + 2::float8 * ${drift}`)}`
+  return sql`${expires} between ${end} - ${driftMs} and ${onGrid(sql`${end} + 2::float8 * ${driftMs}`)}`
 }
 
 export function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): number {

@@ -53,10 +53,10 @@ function windowOf(tokens: number, period: CalendarPeriod, options: CalendarOptio
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
   const { every = 1, rollover } = options
-  // Of hours it is one hour: no start of another process may then be taken for this one's, as `drift.ts` does
-  // for longer periods. A change of the clocks can cut them into pieces that are as near to each other.
-  const hours = MAX_HOURS[period] * (period === 'hour' ? 1 : every)
-  const own = { limit: tokens, periodMs: hours * HOUR_MS }
+  // No start of another process is taken for one of hours: a change of the clocks can cut those into pieces
+  // that are as near to each other.
+  const driftMs = period === 'hour' || period === 'minute' ? 0 : HOUR_MS
+  const own = { limit: tokens, periodMs: MAX_HOURS[period] * every * HOUR_MS, driftMs }
   const withTokens = (other: number) => windowOf(other, period, resizedOptions(options, other))
   const calendar = { periodAt, name, withTokens }
   return rollover === undefined

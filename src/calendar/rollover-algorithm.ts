@@ -8,7 +8,7 @@ import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 import { calendarAlgorithm, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
 import type { Rollover } from './periods.ts'
 
-type Param = 'periodStart' | 'periodEnd' | 'periodMs' | 'limit' | 'carriedMax' | 'previousStart'
+type Param = 'periodStart' | 'periodEnd' | 'driftMs' | 'limit' | 'carriedMax' | 'previousStart'
 
 /**
  * A calendar window that adds what was left of the last period.
@@ -21,11 +21,11 @@ type Param = 'periodStart' | 'periodEnd' | 'periodMs' | 'limit' | 'carriedMax' |
  */
 export const rolloverAlgorithm: Algorithm<
   ColumnOf<'calendarWindow'>,
-  'periodStart' | 'periodEnd' | 'carriedMax' | 'previousStart'
+  'periodStart' | 'periodEnd' | 'driftMs' | 'carriedMax' | 'previousStart'
 > = {
   ...calendarAlgorithm,
   name: 'rolloverWindow',
-  params: ['periodStart', 'periodEnd', 'carriedMax', 'previousStart'],
+  params: ['periodStart', 'periodEnd', 'driftMs', 'carriedMax', 'previousStart'],
   settled: { now: settledNumber, most: settledNumber },
 
   sql: {
@@ -35,8 +35,8 @@ export const rolloverAlgorithm: Algorithm<
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} < ${periodEnd}`,
     advance: (row, _clock, params) => {
       const { windowStart } = row
-      const ended = isOver(windowStart, params.periodStart, params.periodMs)
-      const isIdle = isOver(windowStart, params.previousStart, params.periodMs)
+      const ended = isOver(windowStart, params.periodStart, params.driftMs)
+      const isIdle = isOver(windowStart, params.previousStart, params.driftMs)
       const before = sql<number>`case when ${isIdle} then ${params.carriedMax} else ${carriedRest(row, params)} end`
       const unless = (value: SQL, other: SQL) =>
         sql<number>`case when ${ended} then ${other} else ${value} end`
@@ -66,12 +66,12 @@ export const rolloverAlgorithm: Algorithm<
     // What is left is carried over, however long the key is idle.
     expiresAt: () => sql`8e15::float8`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
-    isRecent: ({ windowStart }, { periodStart, periodMs }) =>
-      sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, periodMs)})`,
+    isRecent: ({ windowStart }, { periodStart, driftMs }) =>
+      sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, driftMs)})`,
     // Its rows never expire, so their expiry does not show their period.
-    isOfPeriod: ({ windowStart }, _expires, { periodStart, periodMs }, _onGrid, paid) => {
+    isOfPeriod: ({ windowStart }, _expires, { periodStart, driftMs }, _onGrid, paid) => {
       const isPaid = paid ? sql` or coalesce(${windowStart} = ${paid()}, false)` : sql``
-      return sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, periodMs)}${isPaid})`
+      return sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, driftMs)}${isPaid})`
     },
   },
   numbers: {
@@ -93,7 +93,7 @@ export const rolloverAlgorithm: Algorithm<
     most: ({ tokens }, { limit, carriedMax }) => (tokens === NEW ? limit : limit + carriedMax),
     next: (state, { periodStart, previousStart, ...params }) => {
       const { windowStart } = state
-      const isIdle = windowStart < previousStart && !isNearNumber(windowStart, previousStart, params.periodMs)
+      const isIdle = windowStart < previousStart && !isNearNumber(windowStart, previousStart, params.driftMs)
       const carried = isIdle ? params.carriedMax : restNumber(state, params)
       return { count: 0, prevCount: 0, tokens: 0 - carried, windowStart: periodStart }
     },

@@ -84,12 +84,12 @@ export function periodFrom({ params, periodAt }: StoredLimiter, start: number): 
   if (!periodAt) return { start, end: start + params.periodMs }
   const { end } = periodAt(start)
   // Another process has begun the next period before this one would.
-  return { start, end: isNearNumber(start, end, params.periodMs) ? periodAt(end).end : end }
+  return { start, end: isNearNumber(start, end, params['driftMs']) ? periodAt(end).end : end }
 }
 
 /** When the period began that the parameters are for, as the row says if it began to count then. */
-export function startIn({ periodStart, periodMs }: Params, rowStart: number): number {
-  if (periodStart === undefined || isNearNumber(rowStart, periodStart, periodMs)) return rowStart
+export function startIn({ periodStart, driftMs }: Params, rowStart: number): number {
+  if (periodStart === undefined || isNearNumber(rowStart, periodStart, driftMs)) return rowStart
   return periodStart
 }
 
@@ -116,27 +116,19 @@ export function appliesAt(params: Params, time: number): boolean {
 
 // Two processes may know different time zone data, and then one of them begins a period up to an hour before
 // the other. The start in the row wins: the row counts for the period that begins up to an hour later. Only a
-// start full quarters of an hour before the period can be one. Periods of an hour or less are left out.
+// start full quarters of an hour before the period can be one.
 
-const MAX_DRIFT_MS = 3_600_000
 const QUARTER_MS = 900_000
 
-const MAX_DRIFT = sql.raw(`${MAX_DRIFT_MS}::float8`)
 const QUARTER = sql.raw(`${QUARTER_MS}::float8`)
 
-/** How far the starts of one period may be apart. */
-export function driftOf(periodMs: Expression): Expression {
-  return sql`least(greatest(${periodMs} - ${MAX_DRIFT}, 0::float8), ${MAX_DRIFT})`
-}
-
-/** Whether `start` is at most an hour away from where a period begins, on either side. */
-export function isNear(start: Expression, begins: Expression, periodMs: Expression): SQL<boolean> {
+/** Whether `start` is at most the drift away from where a period begins, on either side. */
+export function isNear(start: Expression, begins: Expression, driftMs: Expression): SQL<boolean> {
   const apart = sql`abs(${start} - ${begins})`
-  return sql`(${apart} <= ${driftOf(periodMs)} and ${apart} / ${QUARTER} = floor(${apart} / ${QUARTER}))`
+  return sql`(${apart} <= ${driftMs} and ${apart} / ${QUARTER} = floor(${apart} / ${QUARTER}))`
 }
 
-export function isNearNumber(start: number, begins: number, periodMs: number): boolean {
+export function isNearNumber(start: number, begins: number, driftMs: number = 0): boolean {
   const apart = Math.abs(start - begins)
-  const drift = Math.min(Math.max(periodMs - MAX_DRIFT_MS, 0), MAX_DRIFT_MS)
-  return apart <= drift && apart % QUARTER_MS === 0
+  return apart <= driftMs && apart % QUARTER_MS === 0
 }

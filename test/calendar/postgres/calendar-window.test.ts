@@ -245,22 +245,28 @@ describe('the rules', () => {
     }
   })
 
-  // In Berlin, clocks are set back on October 25: these are the longest periods that there are.
+  // In Berlin, clocks are set back on October 25: from the day on, these are the longest periods.
   test.each([
-    ['day', '2026-10-25T00:00+02:00', '2026-10-26T00:00+01:00'],
-    ['week', '2026-10-19T00:00+02:00', '2026-10-26T00:00+01:00'],
-    ['month', '2026-10-01T00:00+02:00', '2026-11-01T00:00+01:00'],
-    ['year', '2028-01-01T00:00+01:00', '2029-01-01T00:00+01:00'],
-  ] as const)('a clock a whole %s behind reads the start that is stored', async (period, start, end) => {
-    const limiter = calendarWindow(10, period, { timeZone: 'Europe/Berlin' })
-    const { clock, limit } = setUp(limiter)
-    clock.ms = Date.parse(end)
-    await limit(10)
-    clock.ms = Date.parse(start)
-    expect(await limit()).toMatchObject({ success: false, remaining: 0 })
-    clock.ms = Date.parse(end)
-    expect(await limit()).toMatchObject({ success: false, remaining: 0 })
-  })
+    [45, 'minute', '2026-10-24T06:00+02:00', '2026-10-24T06:45+02:00'],
+    [6, 'hour', '2026-10-24T06:00+02:00', '2026-10-24T12:00+02:00'],
+    [24, 'hour', '2026-10-23T00:00+02:00', '2026-10-24T00:00+02:00'],
+    [1, 'day', '2026-10-25T00:00+02:00', '2026-10-26T00:00+01:00'],
+    [1, 'week', '2026-10-19T00:00+02:00', '2026-10-26T00:00+01:00'],
+    [1, 'month', '2026-10-01T00:00+02:00', '2026-11-01T00:00+01:00'],
+    [1, 'year', '2028-01-01T00:00+01:00', '2029-01-01T00:00+01:00'],
+  ] as const)(
+    'a clock a whole period behind reads the start that is stored: %d %s',
+    async (every, period, start, end) => {
+      const limiter = calendarWindow(10, period, { every, timeZone: 'Europe/Berlin' })
+      const { clock, limit } = setUp(limiter)
+      clock.ms = Date.parse(end)
+      await limit(10)
+      clock.ms = Date.parse(start)
+      expect(await limit()).toMatchObject({ success: false, remaining: 0 })
+      clock.ms = Date.parse(end)
+      expect(await limit()).toMatchObject({ success: false, remaining: 0 })
+    },
+  )
 
   test('clocks half a second apart admit no more than the limit', async () => {
     const { clock, config, limit } = setUp(january.limiter)

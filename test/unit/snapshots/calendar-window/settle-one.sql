@@ -3,12 +3,13 @@
 -- $3: periodMs
 -- $4: periodStart
 -- $5: periodEnd
--- $6: rate
--- $7: calls
--- $8: limit
--- $9: paidWindowStart
--- $10: reserved
--- $11: expiryGridMs
+-- $6: driftMs
+-- $7: rate
+-- $8: calls
+-- $9: limit
+-- $10: paidWindowStart
+-- $11: reserved
+-- $12: expiryGridMs
 with
   "ratelimit_locked" as (
     select
@@ -45,9 +46,9 @@ with
       case
         when "now" >= $4::float8
         and "now" < $5::float8 then case
-          when $6::float8 > 0::float8 then least(floor((9007199254740991::float8 - ("count")) / $6::float8), $7::float8)
+          when $7::float8 > 0::float8 then least(floor((9007199254740991::float8 - ("count")) / $7::float8), $8::float8)
           when "count" > 0::float8
-          and coalesce("window_start" = $9::float8, $9::float8 is null) then $7::float8
+          and coalesce("window_start" = $10::float8, $10::float8 is null) then $8::float8
           else 0
         end
         else 0
@@ -61,7 +62,7 @@ with
           "prev_count",
           "window_start",
           "tokens",
-          $8::float8 - "count" as "available"
+          $9::float8 - "count" as "available"
         from
           (
             select
@@ -100,7 +101,7 @@ with
                     and not (
                       "window_start" < $4::float8
                       and not (
-                        abs("window_start" - $4::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                        abs("window_start" - $4::float8) <= $6::float8
                         and abs("window_start" - $4::float8) / 900000::float8 = floor(abs("window_start" - $4::float8) / 900000::float8)
                       )
                     )
@@ -110,7 +111,7 @@ with
                     when (
                       "window_start" < $4::float8
                       and not (
-                        abs("window_start" - $4::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                        abs("window_start" - $4::float8) <= $6::float8
                         and abs("window_start" - $4::float8) / 900000::float8 = floor(abs("window_start" - $4::float8) / 900000::float8)
                       )
                     ) then pg_catalog.encode (
@@ -156,7 +157,7 @@ with
     set
       "count" = (
         least(
-          greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+          greatest("ratelimit_decided"."count" + $7::float8 * "ratelimit_decided"."granted", 0),
           9007199254740991
         )
       )::bigint,
@@ -165,7 +166,7 @@ with
           least(
             greatest(
               "ratelimit_decided"."prev_count" + case
-                when "ratelimit_decided"."window_start" = $9::float8 then "ratelimit_decided"."granted" * $10::float8
+                when "ratelimit_decided"."window_start" = $10::float8 then "ratelimit_decided"."granted" * $11::float8
                 else 0
               end,
               0
@@ -173,7 +174,7 @@ with
             9007199254740991
           ),
           least(
-            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            greatest("ratelimit_decided"."count" + $7::float8 * "ratelimit_decided"."granted", 0),
             9007199254740991
           )
         )
@@ -182,13 +183,13 @@ with
       "tokens" = greatest(
         "ratelimit_decided"."tokens",
         least(
-          greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+          greatest("ratelimit_decided"."count" + $7::float8 * "ratelimit_decided"."granted", 0),
           9007199254740991
         ) - least(
           least(
             greatest(
               "ratelimit_decided"."prev_count" + case
-                when "ratelimit_decided"."window_start" = $9::float8 then "ratelimit_decided"."granted" * $10::float8
+                when "ratelimit_decided"."window_start" = $10::float8 then "ratelimit_decided"."granted" * $11::float8
                 else 0
               end,
               0
@@ -196,7 +197,7 @@ with
             9007199254740991
           ),
           least(
-            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            greatest("ratelimit_decided"."count" + $7::float8 * "ratelimit_decided"."granted", 0),
             9007199254740991
           )
         )
@@ -207,15 +208,15 @@ with
           least(
             ceil(
               (
-                $5::float8 + least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8) + case
+                $5::float8 + $6::float8 + case
                   when (
-                    abs("ratelimit_decided"."window_start" - $5::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                    abs("ratelimit_decided"."window_start" - $5::float8) <= $6::float8
                     and abs("ratelimit_decided"."window_start" - $5::float8) / 900000::float8 = floor(abs("ratelimit_decided"."window_start" - $5::float8) / 900000::float8)
                   ) then $3::float8
                   else 0::float8
                 end
-              ) / $11::float8
-            ) * $11::float8,
+              ) / $12::float8
+            ) * $12::float8,
             8e15::float8
           )
         ) / 1000::float8
