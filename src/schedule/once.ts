@@ -2,7 +2,7 @@ import { isRequest } from '../kernel/answers/outcome.ts'
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { untilDone } from '../kernel/database/retry.ts'
-import { parseDuration } from '../kernel/duration.ts'
+import { MAX_MS, parseDuration } from '../kernel/duration.ts'
 import { type At, isCallTime } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
@@ -151,12 +151,16 @@ function beginsByDenial(call: Call): boolean {
   return call.rate > 0 && isRequest(call) && !call.limiter.startsFull
 }
 
-/** The start that was given for the id. Undefined if the id is free. */
+/**
+ * The start that was given for the id. Undefined if the id is free. A call that could wait for longer may have
+ * got a start that is further ahead than this call's own window. So the row is read as one of the longest
+ * window.
+ */
 async function startWith(id: Id, connection: Connection): Promise<Repeated | undefined> {
-  const request = lookAt(id.key, fixedWindowOf(1, id.lengthMs))
-  const { state } = await decideOne(targetOn(id, connection), { request, calls: ONE })
+  const request = lookAt(id.key, fixedWindowOf(1, MAX_MS))
+  const { state, now } = await decideOne(targetOn(id, connection), { request, calls: ONE })
   const { count = 0, windowStart } = state
-  return count > 0 && windowStart !== undefined
+  return count > 0 && windowStart !== undefined && now < windowStart + id.lengthMs
     ? { repeated: true, startsAt: windowStart, mark: count }
     : undefined
 }

@@ -79,6 +79,18 @@ test('an id is remembered for its time from the call, and from its start', async
   expect(await begin(ratelimit, short)).not.toHaveProperty('repeated')
 })
 
+test.each(['key', 'other'])(
+  'a call of %s that may wait for less time has the start of the first',
+  async (key) => {
+    const ratelimit = partner()
+    for (let i = 0; i < 100; i++) await begin(ratelimit)
+    const short = { id: 'job', for: 1000 }
+    const { startsAt } = await begin(ratelimit, { once: short })
+    const again = await schedule(ratelimit, key, { within: 0, once: short })
+    expect(again).toMatchObject({ repeated: true, delay: 10_000, startsAt })
+  },
+)
+
 test('a bucket that begins empty begins to fill by a denied call with an id', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1s', 2, { initialTokens: 0 })
   const [ratelimit, plain] = [partner({ limiter }), partner({ limiter })]
