@@ -4,7 +4,7 @@ import { type Browser, type BrowserContextOptions, chromium, type Locator, type 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 
 // Opens the page of examples/dashboard.ts in Chromium, where it is installed. `SCREENSHOT=docs/dashboard.png`
-// makes the picture of the documentation.
+// makes the pictures of the documentation: this one, and docs/dashboard-limit.png.
 
 const PROGRAM = [process.env['CHROMIUM'] ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
   existsSync,
@@ -126,7 +126,10 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
     expect(await tallest('api')).toBeGreaterThan(25)
     expect(await tallest('exports')).toBeLessThan(10)
     const path = process.env['SCREENSHOT']
-    if (path) await page.screenshot({ path, fullPage: true })
+    if (!path) return
+    await page.screenshot({ path, fullPage: true })
+    await page.goto(`${url}/?limit=api`)
+    await page.screenshot({ path: path.replace('.png', '-limit.png'), fullPage: true })
   })
 
   test('it works without scripts: from the limits to a key, its reset, and what has changed', async () => {
