@@ -4,7 +4,7 @@ import { Credits } from '../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
-import { untilWaiting, waitingForLocks } from '../support/locks.ts'
+import { holdRows, untilWaiting, waitingForLocks } from '../support/locks.ts'
 import { fakeTime } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
 
@@ -23,28 +23,22 @@ function limiterOn(prefix: string, connections = 2): Ratelimit {
   return new Ratelimit({ timeout: false, db, limiter, prefix, connections, cleanupProbability: 0 })
 }
 
-/** A transaction that stays open until the test ends it. */
-async function open(query: string, params: readonly unknown[]): Promise<pg.Client> {
-  const holder = await database.client()
-  await holder.query('begin')
+async function holding(prefix: string, keys: readonly string[]): Promise<pg.Client> {
+  const holder = await holdRows(database, prefix, keys)
   holders.push(holder)
-  await holder.query(query, [...params])
   return holder
 }
 
-function holding(prefix: string, keys: readonly string[]): Promise<pg.Client> {
-  return open('select 1 from rate_limit_ephemeral where prefix = $1 and key = any($2) for update', [
-    prefix,
-    keys,
-  ])
-}
-
-function making(prefix: string, key: string): Promise<pg.Client> {
-  return open(
+async function making(prefix: string, key: string): Promise<pg.Client> {
+  const maker = await database.client()
+  await maker.query('begin')
+  holders.push(maker)
+  await maker.query(
     `insert into rate_limit_ephemeral (prefix, key, count, window_start, expires_at)
       values ($1, $2, 7, now(), now() + interval '1 hour')`,
     [prefix, key],
   )
+  return maker
 }
 
 function all(ratelimit: Ratelimit, those: readonly string[]): Promise<LimitResult[]> {

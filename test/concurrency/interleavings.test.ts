@@ -3,6 +3,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Database, type Limiter, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { holdRows } from '../support/locks.ts'
 
 // Two sessions in a forced order: each step waits until the server shows the one before it.
 
@@ -40,9 +41,7 @@ async function waiting(sessions = 1): Promise<void> {
 
 /** Holds a row, and nothing else, until the test lets it go. */
 async function hold(prefix: string, key = 'key', table = 'rate_limit_ephemeral'): Promise<pg.Client> {
-  const holder = await database.client()
-  await holder.query('begin')
-  await holder.query(`select 1 from ${table} where prefix = $1 and key = $2 for update`, [prefix, key])
+  const holder = await holdRows(database, prefix, [key], table)
   open.push(holder)
   return holder
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
+import { holdRows, untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
 
 // Slow: a deadlock needs many rounds of many connections to show.
@@ -87,8 +87,7 @@ test('a statement with a known and a new key, together with limitAll on both: no
   const single = new Ratelimit({ timeout: false, db: pools[0], ...options })
   const together = new Ratelimit({ timeout: false, db: pools[1], ...options })
   await single.limit('b')
-  const holder = await database.client()
-  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'mixed' for update`)
+  const holder = await holdRows(database, 'mixed')
   const coalesced = Promise.all([single.limit('a'), single.limit('b')])
   await untilWaiting(database, 1)
   const both = limitAll(['a', 'b'].map((key) => ({ ratelimit: together, key })))
@@ -111,8 +110,7 @@ test('a held key does not delay the others', async () => {
     cleanupProbability: 0,
   })
   await limit.limit('held')
-  const holder = await database.client()
-  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'held' for update`)
+  const holder = await holdRows(database, 'held')
   const held = [limit.limit('held')]
   await new Promise(setImmediate)
   held.push(limit.limit('held'))

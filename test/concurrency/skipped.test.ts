@@ -5,7 +5,7 @@ import { limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, reserveAll, settleExpired, spend } from '../../src/quota/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
-import { untilWaiting } from '../support/locks.ts'
+import { holdRows, untilWaiting } from '../support/locks.ts'
 
 // A call that comes again finds the row of its name, or of its id, while others hold it. It is no new call.
 
@@ -69,10 +69,8 @@ describe.each(Object.entries(calls))('%s that comes again, and nothing is left',
     await first.limit('key', { rate: 0 })
     await first.limit('key')
     await first.limit('key', { rate: -1 })
-    const holder = await database.client()
-    await holder.query('begin')
+    const holder = await holdRows(database, prefix, null, 'rate_limit_durable')
     holders.push(holder)
-    await holder.query('select 1 from rate_limit_durable where prefix = $1 for update', [prefix])
     const answers = [call(first), call(other)]
     await untilWaiting(database, 2)
     await holder.query('commit')

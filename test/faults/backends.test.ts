@@ -4,6 +4,7 @@ import { afterEach, beforeAll, expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
+import { holdRows } from '../support/locks.ts'
 import {
   count,
   endBackends,
@@ -41,17 +42,6 @@ async function killWaiting(): Promise<void> {
   await expect.poll(() => endBackends(database, waiting), { timeout: 20_000 }).toBe(1)
 }
 
-/** A transaction that holds a key's row until it is let go. */
-async function hold(prefix: string, key: string): Promise<() => Promise<unknown>> {
-  const holder = await database.client()
-  await holder.query('begin')
-  await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 and key = $2 for update', [
-    prefix,
-    key,
-  ])
-  return () => holder.query('commit')
-}
-
 test('backends are ended in a burst: granted <= used <= granted + unknown, for each key', async () => {
   const opened = await open()
   const prefix = newPrefix('ended')
@@ -79,11 +69,11 @@ test('a backend is ended while a check waits for a row: nothing is charged, and 
   const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   await ratelimit.limit(SECRET)
-  const letGo = await hold(prefix, SECRET)
+  const holder = await holdRows(database, prefix, [SECRET])
   const call = outcomeOf(ratelimit.limit(SECRET))
   await killWaiting()
   expect(await call).toBe('OUTCOME_UNKNOWN')
-  await letGo()
+  await holder.query('commit')
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)
 })
@@ -93,13 +83,13 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
   const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   for (const key of ['a', 'b']) await ratelimit.limit(key)
-  const letGo = await hold(prefix, 'b')
+  const holder = await holdRows(database, prefix, ['b'])
   let outcome: Outcome | undefined
   const uncaught = await uncaughtBy(async () => {
     const call = outcomeOf(limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
     await killWaiting()
     outcome = await call
-    await letGo()
+    await holder.query('commit')
   })
   expect(outcome).toBe('OUTCOME_UNKNOWN')
   for (const key of ['a', 'b']) expect(await usedOf(database, prefix, key)).toBe(1)

@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../support/databases.ts'
+import { holdRows } from '../support/locks.ts'
 import {
   errorOf,
   expectQuiet,
@@ -26,14 +27,6 @@ function openWith(setting: string): Pool {
   const other = new URL(direct.url)
   other.searchParams.set('options', `-c ${setting}`)
   return openPool(other.href)
-}
-
-/** A transaction past the pool that holds a key's row. Resolves to what ends it. */
-async function hold(prefix: string): Promise<() => Promise<unknown>> {
-  const holder = await database.client()
-  await holder.query('begin')
-  await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
-  return () => holder.query('rollback')
 }
 
 describe.each(Object.entries({ limit, limitAll: limitAllOn }))('%s', (way, call) => {
@@ -94,9 +87,9 @@ describe.each(Object.entries({ limit, limitAll: limitAllOn }))('%s', (way, call)
       const prefix = newPrefix(`${setting} ${way}`)
       const ratelimit = limiterOn(opened, prefix)
       await ratelimit.limit(SECRET)
-      const letGo = await hold(prefix)
+      const holder = await holdRows(database, prefix)
       expect(await errorOf(call(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState })
-      await letGo()
+      await holder.query('rollback')
       expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
       await expectQuiet(opened)
     },
@@ -114,11 +107,11 @@ test('a pool behind a proxy that only reads: a call that waits for a row delays 
   const held = newPrefix('held')
   const [waiting, other] = [limiterOn(proxied, held), limiterOn(proxied, newPrefix('free'))]
   await waiting.limit(SECRET)
-  const letGo = await hold(held)
+  const holder = await holdRows(database, held)
   const late = waiting.limit(SECRET)
   await expect.poll(() => database.rows('select 1 from pg_locks where not granted')).not.toEqual([])
   expect(await outcomeOf(other.limit(SECRET))).toBe('granted')
-  await letGo()
+  await holder.query('rollback')
   expect(await outcomeOf(late)).toBe('granted')
 })
 

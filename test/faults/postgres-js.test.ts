@@ -5,6 +5,7 @@ import postgres from 'postgres'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { holdRows } from '../support/locks.ts'
 import {
   count,
   endBackends,
@@ -109,8 +110,7 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
   const prefix = newPrefix('all')
   const ratelimit = open(prefix)
   await limitAllOn(ratelimit)
-  const holder = await database.client()
-  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = '${prefix}' for update`)
+  const holder = await holdRows(database, prefix)
   const uncaught = await uncaughtBy(async () => {
     const call = outcomeOf(limitAllOn(ratelimit))
     await expect.poll(() => endBackends(database, `${OWN} and wait_event_type = 'Lock'`)).toBe(1)

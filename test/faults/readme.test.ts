@@ -4,6 +4,7 @@ import { sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { holdRows } from '../support/locks.ts'
 import { FaultyProxy } from '../support/proxy.ts'
 import { endBackends, errorOf, limiter, type Pool, recovers, SECRET, uncaughtBy, urlOf } from './kit.ts'
 
@@ -85,8 +86,7 @@ test('idle connections are ended: the process goes on', async () => {
 test('a row that others hold, and a pool that is used up, end the wait', async () => {
   // Without a timeout of its own, so that each wait ends by what db.ts says.
   const patient = new Ratelimit({ db, limiter, prefix: 'readme', cleanupProbability: 0, timeout: false })
-  const holder = await database.client()
-  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'readme' for update`)
+  const holder = await holdRows(database, 'readme')
   const held = await errorOf(patient.limit(SECRET))
   await holder.query('rollback')
   expect(held).toMatchObject({ code: 'DATABASE', sqlState: '55P03', contended: true })

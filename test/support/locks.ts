@@ -1,6 +1,21 @@
+import type pg from 'pg'
 import { vi } from 'vitest'
 import type { TestDatabase } from './databases.ts'
 import { PATIENTLY } from './patience.ts'
+
+/** A transaction that holds the rows of a prefix, or those of some keys, until its client ends it. */
+export async function holdRows(
+  database: Pick<TestDatabase, 'client'>,
+  prefix: string,
+  keys: readonly string[] | null = null,
+  table = 'rate_limit_ephemeral',
+): Promise<pg.Client> {
+  const holder = await database.client()
+  await holder.query('begin')
+  const rows = `select 1 from ${table} where prefix = $1 and ($2::text[] is null or key = any($2)) for update`
+  await holder.query(rows, [prefix, keys])
+  return holder
+}
 
 /** The processes of the server that wait for a lock in this database now. */
 export async function waitingForLocks({ rows }: Pick<TestDatabase, 'rows'>): Promise<number[]> {

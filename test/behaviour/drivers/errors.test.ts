@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit, type RatelimitError } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
-import { untilWaiting } from '../../support/locks.ts'
+import { holdRows, untilWaiting } from '../../support/locks.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -224,10 +224,9 @@ describe.runIf(hasServer())('on a server', () => {
   })
 
   test('a connection that breaks: the outcome is unknown, and nothing is charged twice', async () => {
-    const holder = await database.client()
     const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'broken', cleanupProbability: 0 })
     await ratelimit.limit('key')
-    await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'broken' for update`)
+    const holder = await holdRows(database, 'broken')
     const waiting = discreetErrorOf(ratelimit.limit('key'))
     const [waiter] = await untilWaiting(database)
     await database.rows(`select pg_terminate_backend(${waiter})`)

@@ -2,6 +2,7 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from 'vitest'
 import { type Database, limitAll, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { type Db, hasServer, open, useDatabase } from '../../support/databases.ts'
+import { holdRows, untilWaiting } from '../../support/locks.ts'
 import { FaultyProxy } from '../../support/proxy.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -43,12 +44,9 @@ describe.runIf(hasServer())('alone, on a server', () => {
     const { db, end } = open(database.url, 1)
     const all = requests(db, 'dies')
     await limitAll(all)
-    const holder = await database.client()
-    await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'dies' for update`)
+    const holder = await holdRows(database, 'dies')
     const waiting = limitAll(all).catch((error: unknown) => error)
-    const waiters = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-    let waiter: unknown
-    while (waiter === undefined) waiter = (await database.rows(waiters))[0]?.['pid']
+    const [waiter] = await untilWaiting(database)
     await database.rows(`select pg_terminate_backend(${waiter})`)
     expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
     await holder.query('rollback')

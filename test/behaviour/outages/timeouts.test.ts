@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { type Database, Ratelimit } from '../../../src/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
+import { holdRows } from '../../support/locks.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -73,10 +74,7 @@ test.runIf(hasServer())(
     const ratelimit = limitOn(database.connect(8).db, 'held')
     const keys = keysWith([])
     await Promise.all(keys.map((key) => ratelimit.limit(key)))
-    const holder = await database.client()
-    await holder.query(
-      `begin; select 1 from rate_limit_ephemeral where prefix = 'held' and key = 'key 7' for update`,
-    )
+    const holder = await holdRows(database, 'held', ['key 7'])
     await holder.query(
       `insert into rate_limit_ephemeral (prefix, key, expires_at) values ('held', 'new', now())`,
     )

@@ -1,4 +1,3 @@
-import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import {
   type LimitResult,
@@ -8,6 +7,7 @@ import {
   type RatelimitError,
 } from '../../../src/index.ts'
 import { tell } from '../../support/happened.ts'
+import { holdRows } from '../../support/locks.ts'
 import { usePool } from './pool.ts'
 
 // A client floods its own key, or holds its row. It gets its limit and nothing more, and the others are served.
@@ -30,21 +30,6 @@ function protective(config: Partial<RatelimitConfig> = {}): Ratelimit {
 /** A limiter without a bound on its calls, which throws errors. */
 function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
   return new Ratelimit({ db: opened.db, limiter, prefix, cleanupProbability: 0, timeout: false })
-}
-
-/** A transaction that keeps a row until it is let go. */
-async function hold({ prefix }: Ratelimit, key: string): Promise<() => Promise<void>> {
-  const holder = new pg.Client({ connectionString: opened.url })
-  await holder.connect()
-  await holder.query('begin')
-  await holder.query('select from rate_limit_ephemeral where prefix = $1 and key = $2 for update', [
-    prefix,
-    key,
-  ])
-  return async () => {
-    await holder.query('rollback')
-    await holder.end()
-  }
 }
 
 /** Counts the answers for the end of the run. */
@@ -103,7 +88,7 @@ describe('a held row, and the calls that go on coming for it', () => {
     const setUp = patient(five, api.prefix)
     await setUp.limit('own')
     await setUp.limit('used up', { rate: 5 })
-    const letGo = await hold(api, 'own')
+    const holder = await holdRows(opened, api.prefix, ['own'])
     const flood = (async () => {
       const calls: Promise<{ success: boolean }>[] = []
       for (let i = 0; i < 150; i++) {
@@ -119,7 +104,7 @@ describe('a held row, and the calls that go on coming for it', () => {
       return api.limit(`other ${i}`)
     })
     tellVictims(`next to a held row, ${onError}`, told)
-    await letGo()
+    await holder.query('rollback')
     expect(await flood).toBe(0)
     expect(letPass).toBe(0)
     expect(told.codes).not.toContain('UNREACHABLE')
@@ -128,27 +113,27 @@ describe('a held row, and the calls that go on coming for it', () => {
   test('never pass, with 200 at once', async () => {
     const api = protective()
     await patient(five, api.prefix).limit('own')
-    const letGo = await hold(api, 'own')
+    const holder = await holdRows(opened, api.prefix, ['own'])
     expect(
       await count(
         '200 calls for a held row',
         times(200, () => api.limit('own')),
       ),
     ).toBe(0)
-    await letGo()
+    await holder.query('rollback')
   })
 
   test('leave room for the others, with 11,000 calls', async () => {
     const api = patient()
     await api.limit('own')
-    const letGo = await hold(api, 'own')
+    const holder = await holdRows(opened, api.prefix, ['own'])
     const flood = count(
       '11,000 for a held row',
       times(11_000, (i) => api.limit('own', { rate: 1 + (i % 2) })),
     )
     const told = await victims(pause(3_000), (i) => api.limit(`other ${i}`))
     tellVictims('next to 11,000 for a held row', told)
-    await letGo()
+    await holder.query('rollback')
     expect(await flood).toBeLessThanOrEqual(5)
     expect(told.codes).toEqual([])
   })

@@ -1,10 +1,9 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
 import { beforeAll } from 'vitest'
-import { emptyDatabase, migrate } from '../../support/databases.ts'
+import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 
-interface Opened {
-  readonly url: string
+interface Opened extends Pick<TestDatabase, 'client'> {
   readonly pool: pg.Pool
   readonly db: NodePgDatabase
 }
@@ -17,7 +16,7 @@ export function usePool(): Opened {
     await migrate(database)
     const pool = new pg.Pool({ connectionString: database.url, max: 10 })
     pool.on('error', () => {})
-    Object.assign(opened, { url: database.url, pool, db: drizzle({ client: pool }) })
+    Object.assign(opened, { client: database.client, pool, db: drizzle({ client: pool }) })
     return async () => {
       await pool.end()
       await database.close()

@@ -3,6 +3,7 @@ import { prefetch } from 'drizzle-ratelimit/prefetch'
 import { expect, test } from 'vitest'
 import { type Database, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { holdRows } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 
 // Prefetched units at the end of a window, by the server's clock and in a forced order.
@@ -81,9 +82,7 @@ test('a call that waits for the row beyond the end of the window brings no unit 
   untilInTime(async () => {
     const { ratelimit, prefix } = prefetching()
     const { start } = await begin(ratelimit)
-    const holder = await database.client()
-    await holder.query('begin')
-    await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
+    const holder = await holdRows(database, prefix)
     // More than is left of the stock.
     const call = ratelimit.limit('key', { rate: 60 })
     await until(start + PERIOD_MS + 5)

@@ -4,7 +4,7 @@ import type { EndedPeriod } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { untilWaiting } from '../../support/locks.ts'
+import { holdRows, untilWaiting } from '../../support/locks.ts'
 
 const database = useDatabase()
 
@@ -53,9 +53,7 @@ test('the period ends when the row is free, so it holds all that was charged bef
     keepEnded: true,
   })
   await quota.limit('key')
-  const holder = await database.client()
-  await holder.query('begin')
-  await holder.query("select from rate_limit_ephemeral where prefix = 'held' for update")
+  const holder = await holdRows(database, 'held')
   const changed = quota.changePlan('key', { to: year })
   await untilWaiting(database)
   await holder.query('select pg_sleep(0.02)')

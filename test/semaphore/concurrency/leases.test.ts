@@ -5,6 +5,7 @@ import type { Database } from '../../../src/index.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
+import { holdRows } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { type Interval, mostAtOnce } from '../../support/sweep-line.ts'
 import { watch } from '../../support/watch.ts'
@@ -132,9 +133,7 @@ test('a statement that holds the row of a slot for a moment is no denial', async
   )
   const exports = new Semaphore({ timeout: false, db, limit: 1, lease: '1m', prefix: 'held' })
   await held(await process(1, 60_000, 'held').acquire('org')).release()
-  const client = await database.client()
-  await client.query('begin')
-  await client.query(`select * from rate_limit_durable where prefix = 'held' and key = 'org#0001' for update`)
+  const client = await holdRows(database, 'held', ['org#0001'], 'rate_limit_durable')
   const asked = exports.acquire('org')
   // It was held for the first look.
   await vi.waitFor(() => expect(looks).toBe(2), PATIENTLY)
