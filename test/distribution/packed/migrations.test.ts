@@ -233,7 +233,7 @@ test('the error names what a project lacks, and no password', async () => {
   const project = await createProject(installed.alone, {}, url.href)
   expect(await project.run('drizzle-ratelimit', 'check')).toEqual({
     code: 2,
-    printed: expect.stringContaining('install `pg` or `postgres`'),
+    printed: expect.stringContaining('run `npm install pg`'),
   })
   expect(await project.run('drizzle-ratelimit', 'storage')).toEqual({
     code: 2,
