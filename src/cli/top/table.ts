@@ -1,6 +1,7 @@
 import stringWidth from 'string-width'
 import { inDigits, inTime, printable } from '../../shared/readable.ts'
-import { isAtLimit, type TopKey, type TopLimit, type TopReport } from './reading.ts'
+import type { TopKey } from './keys.ts'
+import { isAtLimit, type TopLimit, type TopReport } from './reading.ts'
 
 /** A line, and how it looks in a terminal. */
 export interface Line {

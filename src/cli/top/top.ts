@@ -4,8 +4,9 @@ import { connect } from '../connect.ts'
 import { limitsIn } from '../limits.ts'
 import type { Output } from '../output.ts'
 import { TABLE_OPTIONS, tablesFrom } from '../tables.ts'
+import type { Shown } from './keys.ts'
 import { showLive } from './live.ts'
-import { readerOf, type Shown } from './reading.ts'
+import { readerOf } from './reading.ts'
 import { contentOf } from './table.ts'
 
 const TOP_OPTIONS = {

@@ -152,4 +152,15 @@ describe('drizzle-ratelimit top', () => {
     expect(code).toBe(2)
     expect(printed.join('\n')).toContain(said)
   })
+
+  test('shows what the keys have used that are denied most, also if others use as much', async () => {
+    const { db } = database
+    const counting = { use: [countDenials({ every: '1h' })], limiter: Ratelimit.fixedWindow(500, '1h') }
+    const calls = new Ratelimit({ db, prefix: 'calls', ...counting })
+    for (const key of ['a', 'b', 'z']) await calls.limit(key, { rate: key === 'z' ? 400 : 500 })
+    for (const rate of [101, 102, 103]) await calls.limit('z', { rate })
+    await calls.close()
+    const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'calls', '--top', '1'])
+    expect(words.slice(3)).toEqual(['calls 3', ' z 400 100 500 60 min 3'])
+  })
 })

@@ -1,6 +1,7 @@
 import stringWidth from 'string-width'
 import { expect, test } from 'vitest'
-import type { TopKey, TopReport } from '../../../src/cli/top/reading.ts'
+import type { TopKey } from '../../../src/cli/top/keys.ts'
+import type { TopReport } from '../../../src/cli/top/reading.ts'
 import { View } from '../../../src/cli/top/view.ts'
 
 const AT = Date.UTC(2026, 0, 31, 14, 3)
