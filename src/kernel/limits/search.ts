@@ -27,7 +27,8 @@ export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted
  * The first time after `before` at which `fits` is true. `fits` is false at `before`, and once true it stays
  * true.
  *
- * The search starts at the guess and doubles its steps until `fits` changes. Then it halves the range.
+ * The guess is right but for rounding. From a guess that is early, the search doubles its steps. Then it halves
+ * the range.
  */
 function firstTime(before: number, guess: number, fits: (time: number) => boolean): number {
   // Neighbouring milliseconds are the same double that far away, so there is no first one.
@@ -39,13 +40,7 @@ function firstTime(before: number, guess: number, fits: (time: number) => boolea
     high += step
     if (!Number.isSafeInteger(high)) return Number.POSITIVE_INFINITY
   }
-  for (let step = 1; high - step > low; step *= 2) {
-    if (!fits(high - step)) {
-      low = high - step
-      break
-    }
-    high -= step
-  }
+  if (!fits(high - 1)) return high
   while (high - low > 1) {
     const middle = low + Math.floor((high - low) / 2)
     if (fits(middle)) high = middle
