@@ -54,6 +54,7 @@ form { margin: .5rem 0; }
 form.line { align-items: end; display: flex; flex-wrap: wrap; gap: .5rem; }
 form.line small { flex-basis: 100%; }
 td form.line { justify-content: flex-end; margin: 0; }
+td form.line + form.line { margin-top: .5rem; }
 label { display: block; }
 input, select, button { background: var(--ground); border: 1px solid var(--faint); border-radius: .25rem; color: inherit; font: inherit; max-width: 100%; min-height: 2.25rem; padding: .25rem .6rem; }
 input { min-width: 0; width: 14rem; }
