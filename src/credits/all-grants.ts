@@ -22,7 +22,6 @@ import {
   requestFor,
 } from '../kernel/store/call.ts'
 import type { Target } from '../kernel/store/store.ts'
-import { exactNumber } from '../shared/number-columns.ts'
 import { ALL_GRANTS } from './grant.ts'
 import type { Account } from './seen.ts'
 import { type GrantsSource, grantsStatement } from './sql/grants.ts'
@@ -120,7 +119,8 @@ async function look(target: Target, asked: readonly Asked[]): Promise<Answers> {
   const keys = asked.map(({ request }) => request.key)
   const rows = await askForGrants(target, 'grants', grantsStatement, keys, { ended: 0, most: MANY })
   return rowsOfEach(asked, rows).map((own) => {
-    const [now, { params }] = [exactNumber(own[0]?.['now']), ALL_GRANTS]
+    const [now = 0] = exactNumbers(own[0]?.[NUMBERS])
+    const { params } = ALL_GRANTS
     return { now, state: freshState(ALL_GRANTS, now, params), granted: 0, params, rows: own }
   })
 }

@@ -61,8 +61,9 @@ class Charging implements Purse {
   answer(decisions: readonly Decision[], fate: Fate): Answered {
     const before = this.#before(decisions)
     const parts = fate === 'charged' ? this.#parts(decisions) : []
+    const after = parts.length > 0 ? this.#after(decisions) : before
     return {
-      answer: this.#answer(before, decisions, fate),
+      answer: this.#answer(before, after, decisions, fate),
       paid: paidWith(sumOf(parts)),
       parts,
       lastsMs: this.#isNeverDenied ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
@@ -98,10 +99,9 @@ class Charging implements Purse {
     )
   }
 
-  #answer(before: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
+  #answer(before: Seen, after: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
     if (fate === 'repeated') return { ...allowed(before), repeated: true }
-    if (fate === 'charged' && this.rate === this.#asked)
-      return charged(this.#account, before, this.#after(decisions))
+    if (fate === 'charged' && this.rate === this.#asked) return charged(this.#account, before, after)
     return this.#hadFor(this.#asked, decisions) ? allowed(before) : denied(before)
   }
 

@@ -1,6 +1,6 @@
 import { sorted } from '../kernel/base/arrays.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
-import { mustHave } from '../kernel/database/rows.ts'
+import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import type { Row } from '../kernel/database/run.ts'
 import type { Statement, Value } from '../kernel/database/statement.ts'
 import type { At } from '../kernel/engine/bounds.ts'
@@ -9,9 +9,11 @@ import { runOn } from '../kernel/engine/work.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { checkKey } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
+import { NUMBERS } from '../kernel/sql/columns.ts'
+import { timeAndState } from '../kernel/store/ask.ts'
 import { lookAt } from '../kernel/store/call.ts'
 import { fromHex } from '../shared/hex-id.ts'
-import { columnIn, exactNumber, stateIn } from '../shared/number-columns.ts'
+import { exactNumber } from '../shared/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
 import { DEBT, GRANT } from './keys.ts'
 import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
@@ -51,9 +53,8 @@ export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }:
   if (rows.length < MANY) return seenWhole(rowsIn(account, rows), rate)
   const needed = { back: Number(rate < 0), rate: Math.abs(rate), rows: fewest }
   const own = await readBy(checker, [key], tx, 'needed grants', neededGrantsStatement, needed)
-  const sum = (column: string) => exactNumber(own[0]?.[column])
-  const sums = { granted: sum('granted'), used: sum('used'), lastsUntil: sum('lasts') }
-  return { ...rowsIn(account, own), ...sums }
+  const [granted = 0, used = 0, lastsUntil = 0] = exactNumbers(own[0]?.[NUMBERS]).slice(-3)
+  return { ...rowsIn(account, own), granted, used, lastsUntil }
 }
 
 /** Reads all grants of a key, also those that are over. */
@@ -90,15 +91,15 @@ function readBy(
 }
 
 function rowsIn({ limiter, key }: Account, rows: readonly Row[]): Rows {
-  const now = exactNumber(rows[0]?.['now'])
-  let debt = 0
+  let [now, debt] = [0, 0]
   const grants: Grant[] = []
   for (const row of rows) {
     const rest = mustHave(row['rest'])
-    if (typeof rest !== 'string') continue
-    if (rest === DEBT) debt = exactNumber(columnIn(row, 'count'))
-    else {
-      const look = { now, params: limiter.params, state: stateIn(row, limiter), granted: 0 }
+    const read = timeAndState(exactNumbers(row[NUMBERS]), limiter)
+    now = read.now
+    if (rest === DEBT) debt = read.state.count
+    else if (typeof rest === 'string') {
+      const look = { now, params: limiter.params, state: read.state, granted: 0 }
       grants.push({ request: lookAt(key + rest, limiter), look })
     }
   }

@@ -21,11 +21,12 @@ export async function inMemory(
   // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
   const once = new SettledOnce(checker, await chargedIn(checker, tx))
-  const charged = calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
+  // Most costs of `spend` are never settled, so this is worked out for those that are.
+  const charged = () => calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
   return {
     settle(settling, at) {
       checkSettling(calls, settling)
-      return once.run(at, () => settle(charged, settling, at))
+      return once.run(at, () => settle(charged(), settling, at))
     },
   }
 }

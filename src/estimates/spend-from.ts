@@ -22,7 +22,7 @@ import { estimateOf, namingOf } from './estimate.ts'
 import type { PaidByFunds } from './funds.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { checkNames, estimatesOf, notesOf, openingOf } from './named.ts'
-import type { SpendOptions } from './options.ts'
+import type { Naming, SpendOptions } from './options.ts'
 import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
 import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
@@ -127,8 +127,9 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
 async function spendTogether(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
-  const opening = await openingFor(calls, options)
-  const ids = [await idCall(once, calls)]
+  const name = namingOf(options)
+  const opening = name && (await openingFor(calls, name))
+  const ids = once && [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
   const sent = await withinTimeout(checkers, tx, (at) => {
     const as = opening && 'reserve'
@@ -145,13 +146,8 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   return spentOf(sent, least, opening, tx)
 }
 
-/** The estimates of a call with a name. Undefined if it has none. */
-async function openingFor(
-  calls: readonly LimiterCall[],
-  options: SpendOptions,
-): Promise<Opening | undefined> {
-  const name = namingOf(options)
-  if (!name) return undefined
+/** The estimates of a call with a name. */
+async function openingFor(calls: readonly LimiterCall[], name: Naming): Promise<Opening> {
   const unlimited = calls.filter(({ call }) => !call.limiter.stored)
   checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
   return openingOf(calls.map(estimateOf), name, true)

@@ -4,7 +4,14 @@ import type { Statement } from '../../kernel/database/statement.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import { builder, columnList, name, Parameters } from '../../kernel/sql/builder.ts'
 import { callsFrom } from '../../kernel/sql/calls.ts'
-import { answered, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from '../../kernel/sql/columns.ts'
+import {
+  answered,
+  decisionNumbers,
+  fromColumn,
+  isOfKind,
+  SQL_NAMES,
+  STATE_COLUMNS,
+} from '../../kernel/sql/columns.ts'
 import { guard, guardedStatement, type PlanGuard, transactionSettings } from '../../kernel/sql/guard.ts'
 import { BY_ITSELF, CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { DEBT, GRANT } from '../keys.ts'
@@ -17,7 +24,11 @@ const REST = 'rest'
 /** The limited key, one of several. */
 const KEY = sql`call.key`
 
-const STATE = STATE_COLUMNS.map((column) => SQL_NAMES[column])
+/** The time and the state of a row, and more numbers. What is null is sent as 0. */
+function rowNumbers(...more: readonly string[]): SQL {
+  const orZero = (column: string) => sql`coalesce(${name(column)}, 0::float8)`
+  return decisionNumbers(ROWS.credits, more, orZero)
+}
 
 export interface GrantsSource {
   readonly table: RateLimitTable
@@ -42,7 +53,7 @@ export function grantsStatement(source: GrantsSource): Statement {
   const { guarding, seen } = grantRows(source, parameters, columns, isShown, most)
   return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [],
-    columns: [name('place'), name(REST), ...answered(['now', ...STATE])],
+    columns: [name('place'), name(REST), rowNumbers()],
     from: seen,
   })
 }
@@ -77,7 +88,7 @@ export function neededGrantsStatement(source: GrantsSource): Statement {
       else own > 0::float8 and (before < ${rate} or nth <= ${parameters.number('rows')}) end`
   return guardedStatement(parameters, guarding, transactionSettings('as the session'), {
     links: [],
-    columns: [name(REST), ...answered(['now', ...STATE, 'granted', 'used', 'lasts'])],
+    columns: [name(REST), rowNumbers('granted', 'used', 'lasts')],
     from: sql`(select * from (${summed}) as summed where owes or ${needed} or position = 1
       or window_start < now + ${SOON}) as seen`,
   })

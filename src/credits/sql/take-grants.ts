@@ -128,12 +128,19 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Pl
     .from(table)
     .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
-  const ordered = sql`select ${columnList(['row', 'owes', 'cap', 'made'])}, ${left} as own,
-      row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before,
-      sum(${left}) over () as total, sum(${name('cap')}) over () as capacity
-    from (${rows.getSQL()} ${BY_ITSELF}) as live
-    window in_order as (order by ${columnList(['owes'])} desc, ${columnList(['priority', 'ends', 'made'])},
+  const sums = sql`sum(${left}) over () as total, sum(${name('cap')}) over () as capacity`
+  const inOrder = sql`window in_order as (order by ${columnList(['owes'])} desc, ${columnList(['priority', 'ends', 'made'])},
       ${name('row')} collate "C" rows unbounded preceding)`
+  const places = givesBack
+    ? sql`row_number() over () as position`
+    : sql`row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before`
+  const ordered = sql`select ${columnList(['row', 'owes', 'cap', 'made'])}, ${left} as own, ${places}, ${sums}
+    from (${rows.getSQL()} ${BY_ITSELF}) as live${
+      givesBack
+        ? sql``
+        : sql`
+    ${inOrder}`
+    }`
   const sent = ['rate', 'calls', ...(givesBack ? (['payer', 'paidWindowStart'] as const) : [])] as const
   const one = sent.map((column) => {
     const value = column === 'payer' ? parameters.text(column) : parameters.number(column)

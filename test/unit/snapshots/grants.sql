@@ -5,12 +5,10 @@
 select
   "place",
   "rest",
-  pg_catalog.encode (pg_catalog.float8send ("now"), 'hex') as "now",
-  pg_catalog.encode (pg_catalog.float8send ("count"), 'hex') as "count",
-  pg_catalog.encode (pg_catalog.float8send ("prev_count"), 'hex') as "prev_count",
-  pg_catalog.encode (pg_catalog.float8send ("window_start"), 'hex') as "window_start",
-  pg_catalog.encode (pg_catalog.float8send ("tokens"), 'hex') as "tokens",
-  pg_catalog.encode (pg_catalog.float8send ("last_refill"), 'hex') as "last_refill"
+  pg_catalog.encode (
+    pg_catalog.float8send (coalesce("now", 0::float8)) || pg_catalog.float8send (coalesce("count", 0::float8)) || pg_catalog.float8send (coalesce("prev_count", 0::float8)) || pg_catalog.float8send (coalesce("window_start", 0::float8)) || pg_catalog.float8send (coalesce("tokens", 0::float8)) || pg_catalog.float8send (coalesce("last_refill", 0::float8)),
+    'hex'
+  ) as "numbers"
 from
   (
     select
