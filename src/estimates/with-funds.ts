@@ -5,6 +5,7 @@ import { checkOption } from '../kernel/options/validate.ts'
 import { tableNameOf } from '../kernel/store/empty-rows.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import { isPaidByFunds, type PaidByFunds, type Purse } from './funds.ts'
+import { paidByFirst } from './paid-by-first.ts'
 import {
   byItself,
   listOfPayers,
@@ -39,9 +40,12 @@ async function sendFound(
 ): Promise<SentPayers> {
   const alone = calls.map(byItself)
   checkDifferent(calls)
-  listOfPayers(alone, tx, sentWithOf(alone))
+  const sentWith = sentWithOf(alone)
+  const { asked, groups } = listOfPayers(alone, tx, sentWith)
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
+  const paid = await paidByFirst(payers, sentWith, { asked, groups }, tx)
+  if (paid) return paid
   return untilDone('took from the credits', async () => {
     const own = payers
     const sent = await attempt(checker, tx, (at) => sendPayers(own, at, sentWithOf(own)))

@@ -12,7 +12,8 @@ const loaded = /* @__PURE__ */ onFirstUse(() =>
  * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes all
  * of the cost or nothing. If the cost is an estimate, `commit` settles the actual cost.
  *
- * The limits can be `Credits`. With dated credits, the call is two statements.
+ * The limits can be `Credits`. With dated credits, the call is two statements. There is one more if the second
+ * one shows that the limit before the credits has too little.
  *
  * It runs as `limitAll` does, and locks the rows in the same order. If one of the limits counts whole units,
  * all of them give whole units. During an outage it always throws; `onError` does not apply.

@@ -48,3 +48,15 @@ test('concurrent estimates and costs over two limits: each unit is paid once, an
   expect(paid[0]).toBeLessThanOrEqual(MONTH)
   expect(actuals).toBeGreaterThan(MONTH)
 })
+
+test('what the month pays waits for no grant that a transaction holds', async () => {
+  const config = { db: database.connect(2).db, cleanupProbability: 0 }
+  const month = new Ratelimit({ ...config, limiter: Ratelimit.fixedWindow(10, '30d'), prefix: 'free month' })
+  const credits = new Credits({ ...config, prefix: 'held credits', dated: true, durable: true })
+  await credits.grant('org', 10, { id: 'a' })
+  const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'org' }))
+  await config.db.transaction(async (tx) => {
+    await credits.limit('org', { tx })
+    expect(await spend(requests, { rate: 10 })).toMatchObject({ success: true, granted: [10, 0] })
+  })
+})

@@ -297,7 +297,21 @@ test('a threshold on the credits is crossed by the call that takes from them', a
   expect((await monthly.getRemaining('key')).used).toBe(10)
 })
 
-test('a call is one read and one list, and lists without credits send what they sent before', async () => {
+test('of equal calls at once the month pays those that it can, and then the grants pay', async () => {
+  const { credits, books, spendFor } = monthAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  await spendFor(1)
+  const spent = await Promise.all(Array.from({ length: 5 }, () => spendFor(3)))
+  const sum = (place: number) => spent.reduce((all, { granted }) => all + (granted[place] ?? 0), 0)
+  expect([spent.filter(({ success }) => success).length, sum(0), sum(1)]).toEqual([4, 9, 3])
+  const byMonth = spent.filter(({ granted }) => granted[0] === 3)
+  expect(byMonth.map(({ results }) => results[0]?.remaining)).toEqual([6, 3, 0])
+  expect(await books()).toEqual({ month: 10, a: 2 })
+  for (const each of byMonth) await each.release()
+  expect(await books()).toEqual({ month: 1, a: 2 })
+})
+
+test('a call is one read and one charge, and one more if it shows that the month has too little', async () => {
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
   const month = new Quota({ ...options, limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'counted' })
@@ -318,6 +332,8 @@ test('a call is one read and one list, and lists without credits send what they 
   expect(await sent(1)).toBe(2)
   expect(await sent(20)).toBe(2)
   expect(await sent(100)).toBe(3)
+  expect(await sent(1)).toBe(3)
+  expect(await sent(1)).toBe(2)
 })
 
 test('what does not go together is refused before any SQL', async () => {
