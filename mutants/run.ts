@@ -32,7 +32,7 @@ else await tryAll()
 async function tryAll(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'drizzle-ratelimit-mutants-'))
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   cpSync('.', folder, { recursive: true, filter: (path) => !/(^|\/)(node_modules|\.git|dist)$/.test(path) })
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'))
   process.chdir(folder)
