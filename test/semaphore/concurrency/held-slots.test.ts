@@ -5,6 +5,7 @@ import { execute } from '../../../src/kernel/database/run.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { fakeTime } from '../../support/timers.ts'
 
 const database = useDatabase()
 
@@ -153,7 +154,7 @@ test('a call in a transaction waits no longer than its timeout for a row that ot
     await tx.execute(sql`select from rate_limit_durable where prefix = 'waits in time' for update`)
     await database.connect(1).db.transaction(async (other) => {
       // Only pauses take time here, and no answer of the database does.
-      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+      fakeTime()
       const startedAt = performance.now()
       let isOver = false
       const waiting = jobs.acquire('org', { tx: other, timeout: 100 }).finally(() => {
