@@ -117,7 +117,7 @@ export async function namedBy(
     const row = keyOfName(each.checker, each.call.key, id)
     named.push({ each, row: typeof row === 'string' ? row : await row, hasPlan })
   }
-  const rows = looksAt(named).map(nameOfRow)
+  const rows = named.length > 1 ? looksAt(named).map(nameOfRow) : []
   checkOption(
     rows.every((row, place) => rows.indexOf(row) === place),
     'Two of the requests are for one row, which can have the id only once.',
