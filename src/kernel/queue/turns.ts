@@ -1,7 +1,7 @@
 import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
-import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne } from './slots.ts'
+import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne, WORTH_ONE } from './slots.ts'
 import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
@@ -165,11 +165,12 @@ export class Turns<List extends QueuedList, Found> {
       one.come(one.undecided?.found)
     }
     for (;;) {
-      const kinds = [...this.#ready.values()]
-      const most = kinds.reduce((one, { lists }) => Math.max(one, lists.size), 0)
-      if (!isWorthOne(most, this.#listsUnderWay()) || !this.#shared.hasRoom()) return
-      const next = kinds.find(({ wasPassed }) => wasPassed) ?? kinds.find(({ lists }) => lists.size === most)
-      if (next) this.#sendTogether(next.lists)
+      const kinds = [...this.#ready]
+      const most = kinds.reduce((one, [, { lists }]) => Math.max(one, lists.size), 0)
+      const [kind = '', largest] = kinds.find(([, { lists }]) => lists.size === most) ?? []
+      if (!largest || !isWorthOne(most, this.#listsBeside(kind)) || !this.#shared.hasRoom()) return
+      const [next, { lists }] = kinds.find(([, { wasPassed }]) => wasPassed) ?? [kind, largest]
+      this.#sendTogether(lists, next)
       // A map or set that lives long would keep lists in memory that it has no more: V8 links each old table to
       // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
       const rest = [...this.#ready].map(([kind, { lists }]) => [kind, passed(lists)] as const)
@@ -177,10 +178,18 @@ export class Turns<List extends QueuedList, Found> {
     }
   }
 
-  #listsUnderWay(): number {
-    let lists = 0
-    for (const batch of this.#underWay) lists += batch.lists.length
-    return lists
+  /**
+   * How many lists of the kind are under way. A statement with many lists of another kind counts too, because
+   * its callers may next ask for this kind.
+   */
+  #listsBeside(kind: string): number {
+    let alike = 0
+    let others = 0
+    for (const { lists } of this.#underWay) {
+      if (lists[0]?.kind === kind) alike += lists.length
+      else if (lists.length >= WORTH_ONE) others = lists.length
+    }
+    return Math.max(alike, others)
   }
 
   #openBatch(slots: ConnectionSlots): ListBatch<List, Found> {
@@ -189,8 +198,8 @@ export class Turns<List extends QueuedList, Found> {
     return batch
   }
 
-  #sendTogether(lists: ReadonlySet<WaitingList<List, Found>>): void {
-    const most = batchShare(lists.size, this.#listsUnderWay(), this.#shared.free)
+  #sendTogether(lists: ReadonlySet<WaitingList<List, Found>>, kind: string): void {
+    const most = batchShare(lists.size, this.#listsBeside(kind), this.#shared.free)
     const batch = this.#openBatch(this.#shared)
     this.#underWay.add(batch)
     let fitting: FittingLists<WaitingList<List, Found>> | undefined
