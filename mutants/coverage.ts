@@ -30,7 +30,6 @@ export async function coverageOf(tests: readonly string[]): Promise<Coverage> {
     coverage.set(test, { ...ended, on: hashOf(test) })
     writeFileSync(KEPT, JSON.stringify([...coverage]))
   }
-  await covering.close()
   return coverage
 }
 

@@ -8,7 +8,6 @@ export interface Mutant {
   readonly file: string
   /** The innermost function around it. */
   readonly within: string
-  /** The file with the mistake in it. */
   readonly source: string
   readonly shown: string
 }

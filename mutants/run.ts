@@ -7,13 +7,10 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { coverageOf, type Kill, testsOf } from './coverage.ts'
 import { type Mutant, mutantsAt } from './mutants.ts'
-import { startTests, type Tests } from './tests.ts'
+import { closeTests, startTests, type Tests } from './tests.ts'
 
 /** Only the mutant and what imports it are checked again. */
 const CHECK = '--noEmit -p tsconfig.build.json --incremental --tsBuildInfoFile checked.json'.split(' ')
-
-/** So many of the best tests run before the type checker and the others. */
-const FIRST = 5
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -32,7 +29,8 @@ else await tryAll()
 async function tryAll(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'drizzle-ratelimit-mutants-'))
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.on(signal, () => closeTests().finally(() => process.exit(1)))
   cpSync('.', folder, { recursive: true, filter: (path) => !/(^|\/)(node_modules|\.git|dist)$/.test(path) })
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'))
   process.chdir(folder)
@@ -55,21 +53,20 @@ async function tryAll(): Promise<void> {
   console.log(`${kills.length} killed, ${mutants.length - kills.length} survived`)
   for (const by of new Set(kills.map((kill) => kill.by))) {
     // As when the server has gone away.
-    const isFailing = coverage.has(by) && (await tests.run(by)).failed !== ''
-    if (isFailing) throw new Error(`${by} fails without a mutant: what it killed counts for nothing.`)
+    if (coverage.has(by) && (await tests.run(by)).failed) throw new Error(`${by} fails without a mutant.`)
   }
-  await tests.close()
+  await closeTests()
   process.exit(kills.length === mutants.length ? 0 : 1)
 }
 
-/** The best tests come first, then the type checker, and then the others, as long as there is time. */
+/** The five best tests come first, then the type checker, and then the others, as long as there is time. */
 async function killOf({ file }: Mutant, all: readonly string[], tests: Tests): Promise<Kill | undefined> {
   const until = performance.now() + seconds * 1000
-  const best = await killBy(all.slice(0, FIRST))
+  const best = await killBy(all.slice(0, 5))
   if (best) return best
   const { stdout } = spawnSync('node', ['node_modules/typescript/bin/tsc', ...CHECK], { encoding: 'utf8' })
   if (/error TS\d/.test(stdout)) return { file, by: 'the type checker', failed: '' }
-  return killBy(all.slice(FIRST))
+  return killBy(all.slice(5))
 
   async function killBy(some: readonly string[]): Promise<Kill | undefined> {
     for (const by of some) {

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { relative, resolve } from 'node:path'
-import { createVitest, type TestSpecification } from 'vitest/node'
+import { createVitest, type TestSpecification, type Vitest } from 'vitest/node'
 
 /** These take other ways through the code with each driver. Others run once, on a server where they can. */
 const IN_EACH_PROJECT = /\/(drivers|transactions)\//
@@ -21,7 +21,13 @@ export interface Tests {
   write(file: string, source: string): void
   /** Runs a file of tests, in a process of its own. */
   run(test: string): Promise<Ended>
-  close(): Promise<void>
+}
+
+const started: Vitest[] = []
+
+/** Ends the server of the tests too. */
+export async function closeTests(): Promise<void> {
+  await Promise.all(started.map((vitest) => vitest.close()))
 }
 
 /** `covers`: to find out what tests enter. Others end when something fails. */
@@ -32,6 +38,7 @@ export async function startTests(covers: boolean): Promise<Tests> {
     // A mutant that makes a test wait must not hold up the others.
     ...(covers ? {} : { bail: 1, testTimeout: 30_000, hookTimeout: 30_000 }),
   })
+  started.push(vitest)
   const all = (await vitest.globTestSpecifications()).filter(
     ({ moduleId }, i, every) =>
       IN_EACH_PROJECT.test(moduleId) || every.findIndex((each) => each.moduleId === moduleId) === i,
@@ -40,7 +47,6 @@ export async function startTests(covers: boolean): Promise<Tests> {
   const specifications = new Map(all.map((each) => [nameOf(each), each]))
   return {
     files: [...specifications.keys()],
-    close: () => vitest.close(),
     write(file, source) {
       writeFileSync(file, source)
       vitest.invalidateFile(resolve(file))
@@ -50,12 +56,11 @@ export async function startTests(covers: boolean): Promise<Tests> {
       const { unhandledErrors } = await vitest.runTestSpecifications(specification ? [specification] : [])
       const module = specification?.testModule
       const parts = module ? [module, ...module.children.allSuites()] : []
-      const errors = parts.flatMap((part) => part.errors())
       const tests = [...(module?.children.allTests('failed') ?? [])]
       const [failed = ''] = [
         ...tests.map((each) => `${each.fullName}: ${each.result().errors?.[0]?.message}`),
         // Unhandled is that the process has ended.
-        ...[...errors, ...unhandledErrors].map(String),
+        ...[...parts.flatMap((part) => part.errors()), ...unhandledErrors].map(String),
       ]
       const { collectDuration = 0, duration = 0 } = module?.diagnostic() ?? {}
       return {
