@@ -224,6 +224,15 @@ describe('a few calls that cannot share a statement with many', () => {
     expect(asked().slice(1)).toEqual(['few x1,more x1', expect.stringContaining('b0 x1,b1 x1')])
   })
 
+  test('wait for no more than one statement of each other kind', async () => {
+    const { add, sent } = setUp(4)
+    for (const key of many(2000, 'a')) add(key)
+    for (const key of many(1999, 'b')) add(key, { rate: -1, purpose: 'adjust' })
+    add('few', { purpose: 'look' })
+    await turn()
+    expect(sent.slice(0, 3).map(({ groups: [first] }) => first?.request.key)).toEqual(['a0', 'b0', 'few'])
+  })
+
   test('are sent at once beside fewer', async () => {
     const { add, asked, sent } = setUp(4)
     for (const key of many(23, 'a')) add(key)

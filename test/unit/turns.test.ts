@@ -132,6 +132,18 @@ test('the kind with the most lists is sent first, and the others wait for that o
   expect(sent.slice(1)).toMatchObject([{ lists: ['x', 'y'] }, { lists: many('b') }])
 })
 
+test('kinds that have more lists than a statement takes keep no other kind waiting', async () => {
+  const { turns, sent } = turnsOf()
+  const enter = (kind: string, count: number) => {
+    for (let place = 0; place < count; place++) turns.enter({ ...list(kind, [`${kind}${place}`]), kind })
+  }
+  enter('many', 2000)
+  enter('more', 1999)
+  enter('few', 1)
+  await settled()
+  expect(sent.slice(0, 3).map(({ lists: [first] }) => first)).toEqual(['many', 'more', 'few'])
+})
+
 test('equal lists share a statement, and all of their rows are common', async () => {
   const { turns, sent } = turnsOf()
   for (const name of ['a', 'b', 'c']) turns.enter(list(name, ['x', 'y'], [1, 1]))

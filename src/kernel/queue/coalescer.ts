@@ -1,24 +1,21 @@
 import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
-import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
+import type {
+  Batch,
+  CallGroup,
+  Decider,
+  Dispatcher,
+  KeyQueue,
+  Pending,
+  Queued,
+  ReadyQueues,
+} from './queue.ts'
 import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne, WORTH_ONE } from './slots.ts'
 import { overload, type WaitingCalls } from './waits.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_BATCH_KEYS = 500
-
-/** Queues whose next calls can share a statement. */
-interface ReadyQueues<Queue> {
-  readonly queues: Set<Queue>
-  /** Whether a statement for another kind was sent before. */
-  wasPassed: boolean
-}
-
-function firstOf<T>(values: ReadonlySet<T>): T | undefined {
-  for (const value of values) return value
-  return undefined
-}
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
@@ -35,7 +32,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
   /** The queues that can be sent, by what can share a statement. There is no empty kind. */
-  #ready: ReadyQueues<KeyQueue<R, D>>[] = []
+  readonly #ready = new Set<ReadyQueues<R, D>>()
   /** The batches that still have callers. */
   readonly #underWay = new Set<Batch<R, D>>()
   #held: HeldQueues<KeyQueue<R, D>> | undefined
@@ -100,9 +97,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   #remove(queue: KeyQueue<R, D>): void {
     queue.siblings.delete(queue.key)
-    for (const { queues } of this.#ready) queues.delete(queue)
-    this.#ready = this.#ready.filter(({ queues }) => queues.size > 0)
-    if (this.#ready.length === 0) this.#slots.stopWaiting()
+    this.#removeReady(queue)
+    if (this.#ready.size === 0) this.#slots.stopWaiting()
     this.#held?.remove(queue)
   }
 
@@ -116,6 +112,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       batch: undefined,
       shard: this.#decider.shardOf?.(request.key) ?? 0,
       isHeld: false,
+      ready: undefined,
     }
     queue.siblings.set(queue.key, queue)
     return queue
@@ -127,70 +124,88 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   #addReady(queue: KeyQueue<R, D>): void {
-    for (const { queues } of this.#ready) {
-      if (!this.#areAlike(firstOf(queues), queue)) continue
-      queues.add(queue)
-      return
-    }
-    this.#ready.push({ queues: new Set([queue]), wasPassed: false })
+    const [first] = queue.groups
+    if (!first) return
+    queue.ready = this.#kindOf(queue, first.request)
+    queue.ready.queues.add(queue)
+    this.#ready.add(queue.ready)
+  }
+
+  #kindOf(queue: KeyQueue<R, D>, request: R): ReadyQueues<R, D> {
+    for (const kind of this.#ready) if (this.#areAlike(kind, queue)) return kind
+    return { request, shard: queue.shard, queues: new Set(), wasPassed: false }
+  }
+
+  #removeReady(queue: KeyQueue<R, D>): void {
+    const { ready } = queue
+    queue.ready = undefined
+    if (ready?.queues.delete(queue) && ready.queues.size === 0) this.#ready.delete(ready)
   }
 
   /** Sends the kind with the most keys first. A few keys of another kind wait for more of theirs, but once. */
   #start(): void {
     for (;;) {
-      const [first, ...others] = this.#ready
-      if (!first) break
-      const most = others.reduce((one, other) => (other.queues.size > one.queues.size ? other : one), first)
-      if (!isWorthOne(most.queues.size, this.#keysBeside(most)) || !this.#slots.hasRoom()) break
-      const next = this.#ready.find(({ wasPassed }) => wasPassed) ?? most
+      const [most, passed] = this.#nextKinds()
+      if (!most || !isWorthOne(most.queues.size, this.#keysBeside(most)) || !this.#slots.hasRoom()) break
+      const next = passed ?? most
       const queues = this.#take(next)
+      // It goes behind all that it has passed.
+      if (this.#ready.delete(next)) this.#ready.add(next)
       for (const kind of this.#ready) kind.wasPassed = kind !== next
       if (queues.length > 0) this.#decide(queues)
     }
     this.#held?.start()
   }
 
+  /** The kind with the most keys, and the one that was passed first. */
+  #nextKinds(): readonly (ReadyQueues<R, D> | undefined)[] {
+    let passed: ReadyQueues<R, D> | undefined
+    let most: ReadyQueues<R, D> | undefined
+    for (const kind of this.#ready) {
+      if (kind.wasPassed) passed ??= kind
+      if (!most || kind.queues.size > most.queues.size) most = kind
+    }
+    return [most, passed]
+  }
+
   /**
    * How many keys of this kind are under way. A statement with many keys of another kind counts too, because
    * its callers may next ask for this kind.
    */
-  #keysBeside({ queues }: ReadyQueues<KeyQueue<R, D>>): number {
+  #keysBeside(kind: ReadyQueues<R, D>): number {
     let alike = 0
     let others = 0
     for (const batch of this.#underWay) {
       const keys = batch.queues.length
-      if (this.#areAlike(firstOf(queues), batch.queues[0])) alike += keys
+      if (this.#areAlike(kind, batch.queues[0])) alike += keys
       else if (keys >= WORTH_ONE) others = keys
     }
     return Math.max(alike, others)
   }
 
   /** Takes as many of the queues as go into one statement. */
-  #take(kind: ReadyQueues<KeyQueue<R, D>>): KeyQueue<R, D>[] {
+  #take(kind: ReadyQueues<R, D>): KeyQueue<R, D>[] {
     const { queues } = kind
     const share = batchShare(queues.size, this.#keysBeside(kind), this.#slots.free)
     const most = Math.min(share, MAX_BATCH_KEYS)
     const taken: KeyQueue<R, D>[] = []
-    const first = firstOf(queues)
     const others: KeyQueue<R, D>[] = []
     for (const queue of queues) {
       if (taken.length === most) break
       removeCancelled(queue)
-      queues.delete(queue)
+      this.#removeReady(queue)
       if (queue.groups.length === 0) continue
-      if (taken.length === 0 || this.#areAlike(first, queue)) taken.push(queue)
+      if (this.#areAlike(kind, queue)) taken.push(queue)
       // Its first calls were cancelled, and the next ones ask for something else.
       else others.push(queue)
     }
-    this.#ready = this.#ready.filter((each) => each.queues.size > 0)
     for (const queue of others) this.#addReady(queue)
     return taken
   }
 
-  #areAlike(one: KeyQueue<R, D> | undefined, other: KeyQueue<R, D> | undefined): boolean {
-    const [first, second] = [one?.groups[0], other?.groups[0]]
-    if (first === undefined || second === undefined || one?.shard !== other?.shard) return false
-    return this.#decider.canShare(first.request, second.request)
+  #areAlike({ request, shard }: ReadyQueues<R, D>, queue: KeyQueue<R, D> | undefined): boolean {
+    const first = queue?.groups[0]
+    return first !== undefined && shard === queue?.shard && this.#decider.canShare(request, first.request)
   }
 
   #decide(queues: readonly KeyQueue<R, D>[]): void {

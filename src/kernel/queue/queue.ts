@@ -45,6 +45,17 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
   readonly shard: number
   /** Whether a statement found that others hold its row. */
   isHeld: boolean
+  /** The queues that it is ready to be sent with. */
+  ready: ReadyQueues<R, D> | undefined
+}
+
+/** Queues of a shard whose first calls can share a statement with a request. */
+export interface ReadyQueues<R extends Queued = Request, D = Decision> {
+  readonly request: R
+  readonly shard: number
+  readonly queues: Set<KeyQueue<R, D>>
+  /** Whether a statement for others was sent before. */
+  wasPassed: boolean
 }
 
 export interface DeciderWork {

@@ -96,10 +96,6 @@ interface ReadyLists<List> {
   readonly wasPassed: boolean
 }
 
-function passed<List>(lists: Set<List>): ReadyLists<List> {
-  return { lists: new Set(lists), wasPassed: true }
-}
-
 /**
  * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
  * of one statement. Lists of one kind that are ready at the same time share a statement. The kind with the
@@ -173,8 +169,12 @@ export class Turns<List extends QueuedList, Found> {
       this.#sendTogether(lists, next)
       // A map or set that lives long would keep lists in memory that it has no more: V8 links each old table to
       // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
-      const rest = [...this.#ready].map(([kind, { lists }]) => [kind, passed(lists)] as const)
-      this.#ready = new Map(rest)
+      const left = [...this.#ready].map(([kind, { lists }]) => {
+        return [kind, { lists: new Set(lists), wasPassed: kind !== next }] as const
+      })
+      // The kind that was sent goes behind all that it has passed.
+      left.sort(([, one], [, other]) => Number(other.wasPassed) - Number(one.wasPassed))
+      this.#ready = new Map(left)
     }
   }
 
