@@ -1,17 +1,9 @@
 import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
-import type {
-  Batch,
-  CallGroup,
-  Decider,
-  Dispatcher,
-  KeyQueue,
-  Pending,
-  Queued,
-  ReadyQueues,
-} from './queue.ts'
-import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne, WORTH_ONE } from './slots.ts'
+import { type Kind, Kinds, type UnderWay } from './kinds.ts'
+import type { Alike, Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
+import { atEndOfTurn, ConnectionSlots } from './slots.ts'
 import { overload, type WaitingCalls } from './waits.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
@@ -32,9 +24,11 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
   /** The queues that can be sent, by what can share a statement. There is no empty kind. */
-  readonly #ready = new Set<ReadyQueues<R, D>>()
+  readonly #ready = new Kinds<Alike<R>, KeyQueue<R, D>>(
+    (one, other) => one.shard === other.shard && this.#decider.canShare(one.request, other.request),
+  )
   /** The batches that still have callers. */
-  readonly #underWay = new Set<Batch<R, D>>()
+  readonly #underWay = new Map<Batch<R, D>, UnderWay<Alike<R>>>()
   #held: HeldQueues<KeyQueue<R, D>> | undefined
   readonly #waiting: WaitingCalls
   /** Callers who were just answered ask again within so many microtasks, if they do little in between. */
@@ -97,8 +91,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   #remove(queue: KeyQueue<R, D>): void {
     queue.siblings.delete(queue.key)
-    this.#removeReady(queue)
-    if (this.#ready.size === 0) this.#slots.stopWaiting()
+    this.#ready.remove(queue)
+    if (this.#ready.isEmpty) this.#slots.stopWaiting()
     this.#held?.remove(queue)
   }
 
@@ -124,94 +118,43 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   #addReady(queue: KeyQueue<R, D>): void {
-    const [first] = queue.groups
-    if (!first) return
-    queue.ready = this.#kindOf(queue, first.request)
-    queue.ready.queues.add(queue)
-    this.#ready.add(queue.ready)
+    const like = alikeIn(queue)
+    if (like) this.#ready.add(queue, like)
   }
 
-  #kindOf(queue: KeyQueue<R, D>, request: R): ReadyQueues<R, D> {
-    for (const kind of this.#ready) if (this.#areAlike(kind, queue)) return kind
-    return { request, shard: queue.shard, queues: new Set(), wasPassed: false }
-  }
-
-  #removeReady(queue: KeyQueue<R, D>): void {
-    const { ready } = queue
-    queue.ready = undefined
-    if (ready?.queues.delete(queue) && ready.queues.size === 0) this.#ready.delete(ready)
-  }
-
-  /** Sends the kind with the most keys first. A few keys of another kind wait for more of theirs, but once. */
   #start(): void {
     for (;;) {
-      const [most, passed] = this.#nextKinds()
-      if (!most || !isWorthOne(most.queues.size, this.#keysBeside(most)) || !this.#slots.hasRoom()) break
-      const next = passed ?? most
-      const queues = this.#take(next)
-      // It goes behind all that it has passed.
-      if (this.#ready.delete(next)) this.#ready.add(next)
-      for (const kind of this.#ready) kind.wasPassed = kind !== next
-      if (queues.length > 0) this.#decide(queues)
+      const kind = this.#ready.next(this.#underWay.values())
+      if (!kind || !this.#slots.hasRoom()) break
+      const most = this.#ready.shareOf(kind, this.#underWay.values(), this.#slots.free)
+      const queues = this.#take(kind, Math.min(most, MAX_BATCH_KEYS))
+      this.#ready.wasSent(kind)
+      if (queues.length > 0) this.#decide(queues, kind.like)
     }
     this.#held?.start()
   }
 
-  /** The kind with the most keys, and the one that was passed first. */
-  #nextKinds(): readonly (ReadyQueues<R, D> | undefined)[] {
-    let passed: ReadyQueues<R, D> | undefined
-    let most: ReadyQueues<R, D> | undefined
-    for (const kind of this.#ready) {
-      if (kind.wasPassed) passed ??= kind
-      if (!most || kind.queues.size > most.queues.size) most = kind
-    }
-    return [most, passed]
-  }
-
-  /**
-   * How many keys of this kind are under way. A statement with many keys of another kind counts too, because
-   * its callers may next ask for this kind.
-   */
-  #keysBeside(kind: ReadyQueues<R, D>): number {
-    let alike = 0
-    let others = 0
-    for (const batch of this.#underWay) {
-      const keys = batch.queues.length
-      if (this.#areAlike(kind, batch.queues[0])) alike += keys
-      else if (keys >= WORTH_ONE) others = keys
-    }
-    return Math.max(alike, others)
-  }
-
-  /** Takes as many of the queues as go into one statement. */
-  #take(kind: ReadyQueues<R, D>): KeyQueue<R, D>[] {
-    const { queues } = kind
-    const share = batchShare(queues.size, this.#keysBeside(kind), this.#slots.free)
-    const most = Math.min(share, MAX_BATCH_KEYS)
+  #take({ like, items }: Kind<Alike<R>, KeyQueue<R, D>>, most: number): KeyQueue<R, D>[] {
     const taken: KeyQueue<R, D>[] = []
     const others: KeyQueue<R, D>[] = []
-    for (const queue of queues) {
+    for (const queue of items) {
       if (taken.length === most) break
       removeCancelled(queue)
-      this.#removeReady(queue)
-      if (queue.groups.length === 0) continue
-      if (this.#areAlike(kind, queue)) taken.push(queue)
-      // Its first calls were cancelled, and the next ones ask for something else.
+      this.#ready.remove(queue)
+      const own = alikeIn(queue)
+      if (!own) continue
+      // If its first calls were cancelled, the next ones may ask for something else.
+      if (this.#ready.areAlike(like, own)) taken.push(queue)
       else others.push(queue)
     }
     for (const queue of others) this.#addReady(queue)
     return taken
   }
 
-  #areAlike({ request, shard }: ReadyQueues<R, D>, queue: KeyQueue<R, D> | undefined): boolean {
-    const first = queue?.groups[0]
-    return first !== undefined && shard === queue?.shard && this.#decider.canShare(request, first.request)
-  }
-
-  #decide(queues: readonly KeyQueue<R, D>[]): void {
+  #decide(queues: readonly KeyQueue<R, D>[], like: Alike<R>): void {
     const batch = this.#send(queues, false)
     this.#slots.take(batch)
-    this.#underWay.add(batch)
+    this.#underWay.set(batch, { like, size: queues.length })
     const groups = queues.map(({ groups: [first] }) => first as CallGroup<R, D>)
     this.#decider
       .decideTogether(groups, (group) => this.#done(batch, group), batch)
@@ -311,6 +254,11 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     if (next) this.#enqueue(queue, next.request)
     else queue.siblings.delete(queue.key)
   }
+}
+
+/** Undefined if the queue has no calls. */
+function alikeIn<R extends Queued, D>({ groups: [first], shard }: KeyQueue<R, D>): Alike<R> | undefined {
+  return first && { request: first.request, shard }
 }
 
 /** Removes the cancelled calls from the groups that were not sent. */

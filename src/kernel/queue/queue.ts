@@ -1,6 +1,7 @@
 import type { Sending } from '../database/connection.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../store/call.ts'
+import type { CanBeReady } from './kinds.ts'
 
 /** What the queues need to know of a request. */
 export interface Queued {
@@ -31,7 +32,8 @@ export interface CallGroup<R extends Queued = Request, D = Decision> {
 }
 
 /** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
-export interface KeyQueue<R extends Queued = Request, D = Decision> {
+export interface KeyQueue<R extends Queued = Request, D = Decision>
+  extends CanBeReady<Alike<R>, KeyQueue<R, D>> {
   readonly key: string
   /** The queues that it is one of, by their keys. */
   readonly siblings: Map<string, KeyQueue<R, D>>
@@ -45,17 +47,12 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
   readonly shard: number
   /** Whether a statement found that others hold its row. */
   isHeld: boolean
-  /** The queues that it is ready to be sent with. */
-  ready: ReadyQueues<R, D> | undefined
 }
 
-/** Queues of a shard whose first calls can share a statement with a request. */
-export interface ReadyQueues<R extends Queued = Request, D = Decision> {
+/** What the queues have in common whose first calls can share a statement. */
+export interface Alike<R extends Queued = Request> {
   readonly request: R
   readonly shard: number
-  readonly queues: Set<KeyQueue<R, D>>
-  /** Whether a statement for others was sent before. */
-  wasPassed: boolean
 }
 
 export interface DeciderWork {

@@ -1,7 +1,8 @@
 import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
+import { type CanBeReady, type Kind, Kinds, type UnderWay } from './kinds.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
-import { atEndOfTurn, batchShare, ConnectionSlots, isWorthOne, WORTH_ONE } from './slots.ts'
+import { atEndOfTurn, ConnectionSlots } from './slots.ts'
 import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
@@ -41,7 +42,11 @@ export interface Turn<Found> {
 }
 
 class WaitingList<List extends QueuedList, Found>
-  implements Turn<Found>, QueuedList, Waiter<ListBatch<List, Found>>
+  implements
+    Turn<Found>,
+    QueuedList,
+    Waiter<ListBatch<List, Found>>,
+    CanBeReady<string, WaitingList<List, Found>>
 {
   readonly rows: readonly string[]
   readonly kind: string
@@ -54,6 +59,7 @@ class WaitingList<List extends QueuedList, Found>
   first = 0
   batch: ListBatch<List, Found> | undefined = undefined
   hasTried = false
+  ready: Kind<string, WaitingList<List, Found>> | undefined = undefined
   /** The verdict of the statement that left it undecided. The list goes on alone. */
   undecided: Verdict<Found> | undefined = undefined
   /** Its caller has given up. */
@@ -90,17 +96,10 @@ interface ListBatch<List extends QueuedList, Found> {
   slots: ConnectionSlots
 }
 
-/** Lists of one kind that can be sent, and whether a statement for another kind was sent before. */
-interface ReadyLists<List> {
-  readonly lists: Set<List>
-  readonly wasPassed: boolean
-}
-
 /**
  * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
- * of one statement. Lists of one kind that are ready at the same time share a statement. The kind with the
- * most lists is sent first, so that a few of another kind wait for more of theirs, but only once. A list that
- * this leaves undecided goes on alone.
+ * of one statement. Lists of one kind that are ready at the same time share a statement. A list that this
+ * leaves undecided goes on alone.
  */
 export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
@@ -110,12 +109,12 @@ export class Turns<List extends QueuedList, Found> {
   readonly #patient = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
   readonly #queues = new RowQueues<WaitingList<List, Found>, ListBatch<List, Found>>()
   /** The lists that are the first for each of their rows, if these are free, by their kinds. */
-  #ready = new Map<string, ReadyLists<WaitingList<List, Found>>>()
+  readonly #ready = new Kinds<string, WaitingList<List, Found>>((one, other) => one === other)
   readonly #readyAlone = new Set<WaitingList<List, Found>>()
   /** The batches that are going to wait for rows, and what to call when they may. */
   readonly #readyToWait = new Map<ListBatch<List, Found>, () => void>()
   /** The shared batches that still have callers. */
-  readonly #underWay = new Set<ListBatch<List, Found>>()
+  readonly #underWay = new Map<ListBatch<List, Found>, UnderWay<string>>()
   #waiting = 0
   /** Callers who were just answered mostly ask again within so many microtasks. */
   readonly #startSoon = atEndOfTurn(() => this.#start(), 64)
@@ -139,11 +138,7 @@ export class Turns<List extends QueuedList, Found> {
   #getReady(one: WaitingList<List, Found>): boolean {
     if (!this.#queues.isFirst(one, undefined)) return false
     if (one.undecided) this.#readyAlone.add(one)
-    else {
-      const ready = this.#ready.get(one.kind) ?? { lists: new Set(), wasPassed: false }
-      ready.lists.add(one)
-      this.#ready.set(one.kind, ready)
-    }
+    else this.#ready.add(one, one.kind)
     return true
   }
 
@@ -161,35 +156,11 @@ export class Turns<List extends QueuedList, Found> {
       one.come(one.undecided?.found)
     }
     for (;;) {
-      const kinds = [...this.#ready]
-      const most = kinds.reduce((one, [, { lists }]) => Math.max(one, lists.size), 0)
-      const [kind = '', largest] = kinds.find(([, { lists }]) => lists.size === most) ?? []
-      if (!largest || !isWorthOne(most, this.#listsBeside(kind)) || !this.#shared.hasRoom()) return
-      const [next, { lists }] = kinds.find(([, { wasPassed }]) => wasPassed) ?? [kind, largest]
-      this.#sendTogether(lists, next)
-      // A map or set that lives long would keep lists in memory that it has no more: V8 links each old table to
-      // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
-      const left = [...this.#ready].map(([kind, { lists }]) => {
-        return [kind, { lists: new Set(lists), wasPassed: kind !== next }] as const
-      })
-      // The kind that was sent goes behind all that it has passed.
-      left.sort(([, one], [, other]) => Number(other.wasPassed) - Number(one.wasPassed))
-      this.#ready = new Map(left)
+      const kind = this.#ready.next(this.#underWay.values())
+      if (!kind || !this.#shared.hasRoom()) return
+      this.#sendTogether(kind)
+      this.#ready.wasSent(kind)
     }
-  }
-
-  /**
-   * How many lists of the kind are under way. A statement with many lists of another kind counts too, because
-   * its callers may next ask for this kind.
-   */
-  #listsBeside(kind: string): number {
-    let alike = 0
-    let others = 0
-    for (const { lists } of this.#underWay) {
-      if (lists[0]?.kind === kind) alike += lists.length
-      else if (lists.length >= WORTH_ONE) others = lists.length
-    }
-    return Math.max(alike, others)
   }
 
   #openBatch(slots: ConnectionSlots): ListBatch<List, Found> {
@@ -198,10 +169,10 @@ export class Turns<List extends QueuedList, Found> {
     return batch
   }
 
-  #sendTogether(lists: ReadonlySet<WaitingList<List, Found>>, kind: string): void {
-    const most = batchShare(lists.size, this.#listsBeside(kind), this.#shared.free)
+  #sendTogether(kind: Kind<string, WaitingList<List, Found>>): void {
+    const most = this.#ready.shareOf(kind, this.#underWay.values(), this.#shared.free)
     const batch = this.#openBatch(this.#shared)
-    this.#underWay.add(batch)
+    const lists = kind.items
     let fitting: FittingLists<WaitingList<List, Found>> | undefined
     const mayBeCommon = this.#mayBeCommon(lists)
     for (const ready of lists) {
@@ -216,6 +187,7 @@ export class Turns<List extends QueuedList, Found> {
       if (fitting?.isFull || batch.lists.length >= most) break
     }
     const sent = batch.lists.map(({ list }) => list)
+    this.#underWay.set(batch, { like: kind.like, size: sent.length })
     const tell = (place: number, found: Found) => {
       const one = batch.lists[place]
       if (!one) return
@@ -251,9 +223,7 @@ export class Turns<List extends QueuedList, Found> {
   #notReady(one: WaitingList<List, Found>): void {
     this.#waiting--
     this.#readyAlone.delete(one)
-    const lists = this.#ready.get(one.kind)?.lists
-    lists?.delete(one)
-    if (lists?.size === 0) this.#ready.delete(one.kind)
+    this.#ready.remove(one)
   }
 
   /**
@@ -336,7 +306,7 @@ export class Turns<List extends QueuedList, Found> {
     this.#notReady(one)
     this.#queues.dequeue(one)
     this.#goOn(one.rows)
-    if (this.#ready.size === 0) this.#shared.stopWaiting()
+    if (this.#ready.isEmpty) this.#shared.stopWaiting()
     if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
     if (this.#readyToWait.size === 0) this.#patient.stopWaiting()
     this.#startSoon()
