@@ -4,7 +4,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import type { Payer, SentPayers, SentWith } from './send-payers.ts'
 
-/** Rows that had too little, for a minute. They are charged together with the funds, as any row can be. */
+/** Rows that had too little in the last minute. A call of their own would mostly be denied again. */
 const lacking = /* @__PURE__ */ lru<true>(10_000, 60_000)
 
 /**

@@ -129,18 +129,15 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Pl
     .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
   const sums = sql`sum(${left}) over () as total, sum(${name('cap')}) over () as capacity`
-  const inOrder = sql`window in_order as (order by ${columnList(['owes'])} desc, ${columnList(['priority', 'ends', 'made'])},
+  const inOrder = sql`
+    window in_order as (order by ${columnList(['owes'])} desc, ${columnList(['priority', 'ends', 'made'])},
       ${name('row')} collate "C" rows unbounded preceding)`
-  const places = givesBack
-    ? sql`row_number() over () as position`
-    : sql`row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before`
+  // A refund needs no order of its own.
+  const [places, order] = givesBack
+    ? [sql`row_number() over () as position`, sql``]
+    : [sql`row_number() over in_order as position, sum(${left}) over in_order - (${left}) as before`, inOrder]
   const ordered = sql`select ${columnList(['row', 'owes', 'cap', 'made'])}, ${left} as own, ${places}, ${sums}
-    from (${rows.getSQL()} ${BY_ITSELF}) as live${
-      givesBack
-        ? sql``
-        : sql`
-    ${inOrder}`
-    }`
+    from (${rows.getSQL()} ${BY_ITSELF}) as live${order}`
   const sent = ['rate', 'calls', ...(givesBack ? (['payer', 'paidWindowStart'] as const) : [])] as const
   const one = sent.map((column) => {
     const value = column === 'payer' ? parameters.text(column) : parameters.number(column)
