@@ -16,7 +16,7 @@ export interface Connected {
 type Query = (sql: string, params: unknown[]) => Promise<unknown>
 
 /** Connects with the driver of the project: `pg` or `postgres`. */
-export async function connect(url: string): Promise<Connected> {
+export function connect(url: string): Connected {
   checkUrl(url)
   const project = createRequire(join(process.cwd(), 'package.json'))
   const driver = ['pg', 'postgres'].find((name) => isInstalled(project, name))
@@ -45,15 +45,26 @@ function isInstalled(project: NodeJS.Require, name: string): boolean {
   }
 }
 
-async function byNodePostgres({ Client }: typeof import('pg'), url: string): Promise<Connected> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
-  // If the connection breaks, the running query rejects. Without a listener, the process would end with code 1.
-  client.on('error', () => {})
-  await client.connect()
-  return { db: databaseOf((sql, params) => client.query(sql, params)), end: () => client.end() }
+function byNodePostgres({ Client }: typeof import('pg'), url: string): Connected {
+  let client: InstanceType<typeof Client> | undefined
+  const connected = async () => {
+    const next = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
+    // If the connection breaks, the running query rejects, and the next one connects again. Without a listener,
+    // the process would end with code 1.
+    next.on('error', () => {
+      client = undefined
+    })
+    await next.connect()
+    client = next
+    return next
+  }
+  return {
+    db: databaseOf(async (sql, params) => (client ?? (await connected())).query(sql, params)),
+    end: async () => client?.end(),
+  }
 }
 
-async function byPostgresJs(postgres: typeof import('postgres'), url: string): Promise<Connected> {
+function byPostgresJs(postgres: typeof import('postgres'), url: string): Connected {
   // If the connection broke while it fetches types, an unhandled rejection would end the process.
   const quiet = { fetch_types: false, onnotice: () => {} }
   const client = postgres(url, { max: 1, connect_timeout: CONNECT_TIMEOUT_MS / 1000, ...quiet })

@@ -1,4 +1,4 @@
-import type { DeniedIn, deniedOver } from '../reports/denied.ts'
+import { type DeniedIn, type deniedOver, sumOf } from '../reports/denied.ts'
 import { HOUR } from '../shared/denied-rows.ts'
 import { counted, inDigits } from '../shared/readable.ts'
 import { type Bar, chart } from './chart.ts'
@@ -10,10 +10,6 @@ export type Denials = Awaited<ReturnType<typeof deniedOver>>
 
 /** How many minutes are now. */
 export const NOW_MINUTES = 5
-
-export function sumOf(times: readonly DeniedIn[]): number {
-  return times.reduce((sum, { denials }) => sum + denials, 0)
-}
 
 /** The denials of the last minutes. */
 export function deniedNow({ minutes }: Denials): number {

@@ -1,6 +1,7 @@
 import { RatelimitError } from '../kernel/errors.ts'
+import { sumOf } from '../reports/denied.ts'
 import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
-import { type Denials, deniedCharts, sumOf } from './denials.ts'
+import { type Denials, deniedCharts } from './denials.ts'
 import { actForms, type Target } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'

@@ -1,6 +1,7 @@
+import { sumOf } from '../reports/denied.ts'
 import { HOUR, MINUTE } from '../shared/denied-rows.ts'
 import { inDigits } from '../shared/readable.ts'
-import { type Denials, deniedCharts, deniedNow, NOW_MINUTES, sumOf } from './denials.ts'
+import { type Denials, deniedCharts, deniedNow, NOW_MINUTES } from './denials.ts'
 import { heldTable, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
 import { href, hrefWith, type Looking, page } from './layout.ts'

@@ -96,6 +96,10 @@ export interface DeniedIn {
   readonly first: number | undefined
 }
 
+export function sumOf(times: readonly DeniedIn[]): number {
+  return times.reduce((sum, { denials }) => sum + denials, 0)
+}
+
 /** How many denials the hours and minutes up to a time had: those of a key, or those of all keys. */
 export async function deniedOver(
   { db, table, prefix }: Reading,

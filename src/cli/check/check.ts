@@ -37,7 +37,7 @@ export async function check(args: string[], output: Output): Promise<number> {
   const isNamed = [schema, ephemeral, durable].some((name) => name !== undefined)
   const usual = tablesFrom({ ...values, schema: schema ?? 'public' })
 
-  const { db, end } = await connect(url)
+  const { db, end } = connect(url)
   try {
     const isMissing = !isNamed && (await elsewhere(db, usual)).isMissing
     const declared = isMissing ? await declaredNames() : undefined

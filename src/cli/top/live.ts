@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Screen } from '../output.ts'
+import { messagesOf, redact, type Screen } from '../output.ts'
 import type { Read } from './reading.ts'
 import { View } from './view.ts'
 
@@ -24,9 +24,17 @@ export async function showLive(screen: Screen, read: Read, every: Interval): Pro
   draw()
   try {
     while (!signal.aborted) {
-      const reading = read(view.search).then((report) => {
-        view.report = report
-      })
+      const reading = read(view.search).then(
+        (report) => {
+          view.report = report
+          view.failure = undefined
+        },
+        (error: unknown) => {
+          // At first, the address or an option may be wrong. Later, the database may come back.
+          if (!view.report) throw error
+          view.failure = redact(messagesOf(error))
+        },
+      )
       await Promise.race([reading, stopped])
       if (!signal.aborted) draw()
       else reading.catch(() => {})

@@ -1,5 +1,5 @@
 import stringWidth from 'string-width'
-import { inDigits, inTime, printable } from '../../shared/readable.ts'
+import { inDigits, inRule, inTime, printable } from '../../shared/readable.ts'
 import type { TopKey } from './keys.ts'
 import { isAtLimit, type TopLimit, type TopReport } from './reading.ts'
 
@@ -48,19 +48,24 @@ export function contentOf(
 
 function headOf({ database, at, since, limits }: TopReport, every: string | undefined): string[] {
   const all = limits.reduce((sum, { denials }) => sum + denials, 0)
-  const paces = limits.flatMap(({ pace }) => pace ?? [])
-  const pace = paces.length > 0 ? `, ${inDigits(paces.reduce((sum, each) => sum + each))} a second now` : ''
+  const pace = limits.reduce((sum, each) => sum + each.pace, 0)
   const hour = { hour: '2-digit', minute: '2-digit' } as const
   const from = new Date(since).toLocaleTimeString('en-GB', hour)
   // With a zone, the hour of the morning has one digit unless it asks for two.
   const time = new Date(at).toLocaleTimeString('en-GB', { ...hour, second: '2-digit', timeZoneName: 'short' })
   const interval = every === undefined ? '' : `every ${every}  `
-  return [`${time}  ${interval}${printable(database)}`, `${inDigits(all)} denied since ${from}${pace}`]
+  return [
+    `${time}  ${interval}${printable(database)}`,
+    `${inDigits(all)} denied since ${from}, ${inRule(pace)} a second now`,
+  ]
 }
 
 function limitRow({ prefix, denials, pace }: TopLimit): TableRow {
-  const cells = { denied: inDigits(denials), 'a second': pace === undefined ? '' : inDigits(pace) }
-  return { key: printable(prefix), cells, style: 'bold' }
+  return {
+    key: printable(prefix),
+    cells: { denied: inDigits(denials), 'a second': inRule(pace) },
+    style: 'bold',
+  }
 }
 
 function keyRows({ keys }: TopLimit, now: number): TableRow[] {

@@ -30,7 +30,7 @@ export async function top(args: string[], output: Output): Promise<number> {
   const sinceMs = parseDuration(values.since as Duration, '--since')
   const limits = await chosenLimits(values.limits, values.prefix ?? [])
 
-  const { db, end } = await connect(url)
+  const { db, end } = connect(url)
   try {
     const { hostname } = new URL(url)
     const source = { db, tables: tablesFrom(values), top: Number(values.top), sinceMs, host: hostname }

@@ -1,3 +1,4 @@
+import { printable } from '../../shared/readable.ts'
 import type { TopReport } from './reading.ts'
 import { contentOf, fitting, type Line } from './table.ts'
 
@@ -23,6 +24,8 @@ const HELP = 'q quit   ↑ ↓ move   / search'
 export class View {
   readonly #every: string
   report: TopReport | undefined
+  /** Why it could not be read since the report. */
+  failure: string | undefined
   /** Only keys with this text in them are shown. */
   search = ''
   #isTyping = false
@@ -63,6 +66,7 @@ export class View {
   lines({ columns, rows }: Size): Line[] {
     const shape = { width: columns, every: this.#every }
     const all = this.report ? contentOf(this.#matching(this.report), shape) : [{ text: 'Reading …' }]
+    if (this.failure !== undefined) all[1] = failureLine(this.failure, columns)
     const body = all.slice(HEAD)
     this.#page = Math.max(1, rows - HEAD - FOOT)
     this.#first = Math.max(0, Math.min(this.#first, body.length - this.#page))
@@ -82,5 +86,12 @@ export class View {
       keys: limit.keys.filter(({ key }) => key.includes(this.search)),
     }))
     return { ...report, limits }
+  }
+}
+
+function failureLine(failure: string, columns: number): Line {
+  return {
+    text: fitting(`Not read since then: ${printable(failure.replaceAll('\n', ': '))}`, columns),
+    style: 'red',
   }
 }

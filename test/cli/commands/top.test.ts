@@ -1,6 +1,6 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import type { Screen, ScreenListener } from '../../../src/cli/output.ts'
 import { Ratelimit } from '../../../src/index.ts'
@@ -41,8 +41,12 @@ beforeAll(async () => {
   for (const each of handed) await each
 })
 
+afterEach(() => void vi.useRealTimers())
+
 /** The lines below the head, which has the time. */
 const TITLES = [' used left limit full in denied a second']
+/** Three denials in a time between one and two minutes. */
+const REQUESTS = expect.stringMatching(/^requests 3 0\.0\d+$/)
 
 describe('drizzle-ratelimit top', () => {
   test('shows the keys that use most and are denied most, and the limits by trouble', async () => {
@@ -51,15 +55,15 @@ describe('drizzle-ratelimit top', () => {
     expect(code).toBe(0)
     const [first, second, ...lines] = words
     expect(first).toMatch(/^\d\d:\d\d:\d\d \S+ \w+ on 127\.0\.0\.1$/)
-    expect(second).toMatch(/^3 denied since \d\d:00$/)
+    expect(second).toMatch(/^3 denied since \d\d:00, 0\.0\d+ a second now$/)
     expect(lines).toEqual([
       ...TITLES,
-      'requests 3',
+      REQUESTS,
       ' user:1 5 0 5 60 min 2',
       ' user:2 5 0 5 60 min 1',
       ' �[31mred 1 4 5 60 min',
       ` ${'😀'.repeat(22)}… 1 4 5 60 min`,
-      'exports 0',
+      'exports 0 0',
       ' paid:1 120 380 500 60 min',
       ' free:1 1 4 5 60 min',
     ])
@@ -75,7 +79,7 @@ describe('drizzle-ratelimit top', () => {
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'logins'])
     expect(words.slice(2)).toEqual([
       ...TITLES,
-      'logins 0',
+      'logins 0 0',
       ' eve 5 0 5 blocked 24 h',
       ' ada 5 0 5 blocked 60 min',
       ' bob 1 4 5 15 min',
@@ -84,12 +88,12 @@ describe('drizzle-ratelimit top', () => {
 
   test('shows some of the prefixes, and as many keys as asked', async () => {
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'requests', '--top', '1'])
-    expect(words.slice(3)).toEqual(['requests 3', ' user:1 5 0 5 60 min 2'])
+    expect(words.slice(3)).toEqual([REQUESTS, ' user:1 5 0 5 60 min 2'])
   })
 
   test('shows denials only, without a module', async () => {
     const { words } = await run(['top', database.url, '--prefix', 'exports', '--prefix', 'requests'])
-    expect(words.slice(3)).toEqual(['requests 3', ' user:1 2', ' user:2 1', 'exports 0', ' nothing'])
+    expect(words.slice(3)).toEqual([REQUESTS, ' user:1 2', ' user:2 1', 'exports 0 0', ' nothing'])
   })
 
   test('writes JSON for scripts', async () => {
@@ -101,7 +105,7 @@ describe('drizzle-ratelimit top', () => {
       database: expect.stringMatching(/ on 127\.0\.0\.1$/),
       at: number,
       since: number,
-      limits: [{ prefix: 'requests', denials: 3, keys: [{ ...key, blockedUntil: null }] }],
+      limits: [{ prefix: 'requests', denials: 3, pace: number, keys: [{ ...key, blockedUntil: null }] }],
     })
   })
 
@@ -130,10 +134,44 @@ describe('drizzle-ratelimit top', () => {
       times: 6,
     })
     expect(shown[0]?.[0]).toBe('Reading …')
-    expect(shown[1]?.[1]).toMatch(/^3 denied since \d\d:00$/)
-    expect(shown[2]?.[1]).toMatch(/^3 denied since \d\d:00, 0 a second now$/)
+    expect(shown[1]?.[1]).toMatch(/^3 denied since \d\d:00, 0\.0\d+ a second now$/)
     expect(shown[4]?.at(-1)).toBe('/▏   ')
     expect((await run(['top', database.url, ...LIMITS, '--once'], noScreen)).printed).toHaveLength(1)
+  })
+
+  test('goes by the time of the database, and not by that of its own machine', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * 3_600_000 })
+    const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'requests', '--top', '1'])
+    expect(words.slice(3)).toEqual([REQUESTS, ' user:1 5 0 5 60 min 2'])
+  })
+
+  test('says that the database does not answer, and goes on when it does', async () => {
+    const shown: string[] = []
+    let stop = () => {}
+    const screen: Screen = {
+      size: () => ({ columns: 80, rows: 24 }),
+      open: ({ ended }) => {
+        stop = ended
+      },
+      draw: (lines) => void shown.push(lines[1]?.text ?? ''),
+      close: () => {},
+    }
+    const url = `${database.url}?application_name=top`
+    const running = run(['top', url, '--prefix', 'requests', '--every', '1ms'], screen)
+    const last = () => shown.at(-1)
+    const isRead = /^3 denied since/
+    await expect.poll(last).toMatch(isRead)
+    const breaks = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'top'`
+    // Between two queries, nobody notices.
+    await expect
+      .poll(async () => {
+        await database.rows(breaks)
+        return shown.some((text) => text.startsWith('Not read since then: '))
+      })
+      .toBe(true)
+    await expect.poll(last).toMatch(isRead)
+    stop()
+    expect(await running).toMatchObject({ code: 0, printed: [] })
   })
 
   test.each<[string, string[], string]>([
@@ -161,6 +199,6 @@ describe('drizzle-ratelimit top', () => {
     for (const rate of [101, 102, 103]) await calls.limit('z', { rate })
     await calls.close()
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'calls', '--top', '1'])
-    expect(words.slice(3)).toEqual(['calls 3', ' z 400 100 500 60 min 3'])
+    expect(words.slice(3)).toEqual([expect.stringMatching(/^calls 3 /), ' z 400 100 500 60 min 3'])
   })
 })

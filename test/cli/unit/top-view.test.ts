@@ -139,3 +139,14 @@ test('q and Ctrl-C stop, and q is a letter of a search', () => {
 test('says that it reads, before there is a report', () => {
   expect(new View('2s').lines({ columns: 40, rows: 3 })[0]?.text).toBe('Reading …')
 })
+
+test('says why it could not be read again, in place of the denials, with the time of the report', () => {
+  const view = viewOf()
+  view.failure = 'connect ECONNREFUSED\n\u001b[2Jagain'
+  const lines = view.lines({ columns: 60, rows: 24 })
+  expect(lines[0]?.text).toMatch(/^\d\d:03:00 /)
+  expect(lines[1]).toEqual({
+    text: 'Not read since then: connect ECONNREFUSED: \ufffd[2Jagain',
+    style: 'red',
+  })
+})
