@@ -28,7 +28,7 @@ import {
   updatedRow,
 } from './list-row.ts'
 import { advancedRows, foundRows, offeredRows, verdictOn } from './list-steps.ts'
-import { areFree, decidedLinks, madeIn } from './made.ts'
+import { areFree, decidedLinks, madeIn, WAS } from './made.ts'
 import { ofGroup, type Payers, SHARE, sharesOfRows, withNotes } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
@@ -80,7 +80,8 @@ export function listStatement(source: OneListSource): Statement {
     const own = scopes[place] as Parameters
     // Asking once more keeps Postgres from reading a table that has outgrown the plan.
     const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isDone, of(THERE))]
+    const isThere = of(row.insertsIfMissing ? WAS : THERE)
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isDone, isThere)]
   })
   return guardedStatement(parameters, guarding, settings, {
     links: [

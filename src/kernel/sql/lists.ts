@@ -17,7 +17,7 @@ import {
   THERE,
 } from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
-import { areFree, decidedLinks, madeIn } from './made.ts'
+import { areFree, decidedLinks, madeIn, WAS } from './made.ts'
 import { ofGroup, withNotes } from './shares.ts'
 import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts'
 
@@ -89,7 +89,8 @@ export function listsStatement(source: ListsSource): Statement {
     const of: ColumnByName = (column) => name(at(place, column), DECIDED)
     // The repeated condition makes Postgres find the rows by their keys.
     const isLockedAsPlanned = and(isDone, guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isLockedAsPlanned)]
+    const isThere = row.insertsIfMissing ? of(WAS) : undefined
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isLockedAsPlanned, isThere)]
   }
 }
 

@@ -11,6 +11,9 @@ import { insertRow, newRows } from './rows.ts'
 /** The link that decides before the missing rows are inserted. */
 const LET = 'ratelimit_let'
 
+/** Whether a row was there before the statement. Only such a row is searched again to be updated. */
+export const WAS = 'was'
+
 type MadeRow = PlacedRow & { readonly row: ChargedRow }
 
 export function madeIn(rows: readonly PlacedRow[]): readonly MadeRow[] {
@@ -48,12 +51,15 @@ export function decidedLinks(
   })
   const isDone = sql`(${sql.join([name(DONE), ...made.map(isThere)], sql` and `)})`
   const unchanged = rows.filter(({ row }) => row.keepsVersion === true)
-  const there = made.map((each) => {
+  const there = made.flatMap((each) => {
     const isCertain = and(
       ...[sql`not ${name(DONE)}`, isMissing(each, guarding)],
       ...unchanged.map((other) => isUnchanged(other, guarding)),
     )
-    return [at(each.place, THERE), sql`(${isThere(each)} or (${isCertain}))`]
+    return [
+      [at(each.place, THERE), sql`(${isThere(each)} or (${isCertain}))`],
+      [at(each.place, WAS), sql`${name(at(each.place, THERE), LET)} is true`],
+    ] as const
   })
   const all = level(
     'made',
