@@ -21,14 +21,15 @@ export function whenDenied(denials: Denials, times: Times): string | undefined {
   const { hours, minutes } = denials
   const lastHour = hours.findLast(isDenied)
   if (!lastHour) return undefined
+  const at = (time: number) => times.near(time, minutes.at(-1)?.start ?? time)
   if (deniedNow(denials) > 0) {
     const before = hours.findLastIndex((hour) => hour.start < lastHour.start && !isDenied(hour))
     if (before < 0) return 'for a day or longer'
-    return `since ${times.hour(hours[before + 1]?.first ?? lastHour.start)}`
+    return `since ${at(hours[before + 1]?.first ?? lastHour.start)}`
   }
   const last = minutes.findLast(isDenied)
-  if (last) return `last at ${times.hour(last.start)}`
-  return `last between ${times.hour(lastHour.start)} and ${times.hour(lastHour.start + HOUR.ms)}`
+  if (last) return `last at ${at(last.start)}`
+  return `last between ${at(lastHour.start)} and ${times.hour(lastHour.start + HOUR.ms)}`
 }
 
 function isDenied({ denials }: DeniedIn): boolean {

@@ -9,11 +9,13 @@ export class Times {
   readonly #format: Intl.DateTimeFormat
   readonly #short: Intl.DateTimeFormat
   readonly #hour: Intl.DateTimeFormat
+  readonly #day: Intl.DateTimeFormat
 
   /** @throws RatelimitError `INVALID_OPTION` for an unknown zone */
   constructor(timeZone: string, now: number) {
     try {
       this.#hour = new Intl.DateTimeFormat('en-GB', { timeZone, hour: '2-digit', minute: '2-digit' })
+      this.#day = new Intl.DateTimeFormat('en-GB', { timeZone, day: 'numeric', month: 'short' })
       const day = {
         day: 'numeric',
         month: 'short',
@@ -43,6 +45,12 @@ export class Times {
   /** `14:00` */
   hour(time: number): string {
     return this.#hour.format(time)
+  }
+
+  /** `14:00`, or of another day `2 Mar, 14:00` */
+  near(time: number, now: number): string {
+    const day = this.#day.format(time)
+    return day === this.#day.format(now) ? this.hour(time) : `${day}, ${this.hour(time)}`
   }
 
   /** How long it is until a time, and the time. */

@@ -50,7 +50,9 @@ function headOf({ database, at, since, limits }: TopReport, every: string | unde
   const all = limits.reduce((sum, { denials }) => sum + denials, 0)
   const pace = limits.reduce((sum, each) => sum + each.pace, 0)
   const hour = { hour: '2-digit', minute: '2-digit' } as const
-  const from = new Date(since).toLocaleTimeString('en-GB', hour)
+  const isToday = new Date(since).toDateString() === new Date(at).toDateString()
+  const day = isToday ? {} : ({ day: 'numeric', month: 'short' } as const)
+  const from = new Date(since).toLocaleString('en-GB', { ...day, ...hour })
   // With a zone, the hour of the morning has one digit unless it asks for two.
   const time = new Date(at).toLocaleTimeString('en-GB', { ...hour, second: '2-digit', timeZoneName: 'short' })
   const interval = every === undefined ? '' : `every ${every}  `

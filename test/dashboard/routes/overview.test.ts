@@ -55,6 +55,12 @@ describe('the list of limits', () => {
     ],
     ['that has ended, when it was in the last hour', [50, 12], ['0 last at 10:48', '0']],
     ['before that, in which hour it was', [70], ['0 last between 09:00 and 10:00', '0']],
+    [
+      'that began on another day, on which',
+      Array.from({ length: 14 }, (_, hour) => 1 + 60 * hour),
+      ['1 since 30 Jan, 21:59', '0'],
+    ],
+    ['that ended on another day, on which', [700], ['0 last between 30 Jan, 23:00 and 00:00', '0']],
     ['more than a day ago, nothing', [1440], ['0', '0']],
   ])('says since when it denies, and if it does not, when it did: %s', async (_, minutesAgo, cells) => {
     const clock = new TestClock(Date.UTC(2026, 0, 31, 11, 0, 30))
