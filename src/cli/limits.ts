@@ -13,8 +13,8 @@ export interface ModuleLimit {
 }
 
 /**
- * The limits of the module that `--limits` names. Its default export has for each prefix a `Ratelimit`, `Quota`
- * or `Credits`, or an object with `limiter` or `limiterOf`, and `durable`.
+ * The limits of the module that `--limits` names. Its default export has a `Ratelimit`, `Quota` or `Credits` by
+ * any name, or for each prefix an object with `limiter` or `limiterOf`, and `durable`.
  */
 export async function limitsIn(module: string): Promise<ModuleLimit[]> {
   const loaded = await loadModule(resolve(module))
@@ -23,25 +23,25 @@ export async function limitsIn(module: string): Promise<ModuleLimit[]> {
   if (typeof given !== 'object' || given === null) {
     throw new Error('The module of --limits has no default export with a limit for each prefix.')
   }
-  return Object.entries(given).map(([prefix, limit]) => limitOf(prefix, limit))
+  return Object.entries(given).map(([name, limit]) => limitOf(name, limit))
 }
 
-function limitOf(prefix: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): ModuleLimit {
+function limitOf(name: string, limit: Partial<OneLimitRows> | Partial<PlanRows>): ModuleLimit {
   const { limiter, limiterOf, durable } = Object(limit)
   const reading = limiterOf ? { limiterOf } : { limiter }
   const handle = handleIn(limit)
   if (handle) {
     const { checker, funded } = handle
     return {
-      prefix,
+      prefix: checker.rows.namespace.prefix,
       reading: funded ? undefined : { limiter: checker.terms.limiter },
       // Outside of transactions, only the durable table is written with a commit of its own.
       durable: checker.rows.commit !== 'as the session',
     }
   }
   // With a default, the other table would be read, and nothing found.
-  if (typeof durable === 'boolean') return { prefix, reading, durable }
+  if (typeof durable === 'boolean') return { prefix: name, reading, durable }
   throw new Error(
-    `The limit ${JSON.stringify(prefix)} of --limits must be your Ratelimit, Quota or Credits, or { limiter, durable }: durable says which table has its rows.`,
+    `The limit ${JSON.stringify(name)} of --limits must be your Ratelimit, Quota or Credits, or { limiter, durable }: durable says which table has its rows.`,
   )
 }

@@ -15,5 +15,6 @@ export default {
   logins: { limiter: lockout(5, '15m', { block: '1h' }), durable: false },
   exports: { limiterOf: (key) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
   tokens: new Quota({ db, limiter, prefix: 'tokens' }),
-  calls: new Ratelimit({ db, limiter, prefix: 'calls' }),
+  // An object has its own prefix.
+  apiCalls: new Ratelimit({ db, limiter, prefix: 'calls' }),
 }
