@@ -55,6 +55,9 @@ export type Answer =
 /** The longest body of a form: a key has at most a kilobyte, but a key to hash may be longer. */
 const MAX_BODY = 64_000
 
+/** Postgres stores and compares no text with it. */
+const NUL = '\0'
+
 export async function respond(asked: Asked): Promise<Answer> {
   const { request, viewer, limits, tokens, seals } = asked
   const { searchParams } = new URL(request.url)
@@ -86,7 +89,7 @@ export async function respond(asked: Asked): Promise<Answer> {
 
 /** The address of a key that was given as it is. */
 async function openedAt(key: NamedKey, limit: Limit | undefined, seals: Seals): Promise<Answer> {
-  if (key.text === '') return refused(400, 'Which key?')
+  if (key.text === '' || key.text.includes(NUL)) return refused(400, 'Which key?')
   return { location: href({ limit: limit?.name, id: await seals.seal(sealable(key)) }) }
 }
 
@@ -101,6 +104,7 @@ async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
   }
   const [action, typed] = [form.get('do'), form.get('key') ?? '']
   if (action === 'search' && limit) {
+    if (typed.includes(NUL)) return refused(400, 'No key has such a part.')
     // A key that was denied only is in no list.
     if (limit.isHashed && HASH.test(typed))
       return openedAt({ text: typed, hashedBy: await limit.hashedBy() }, limit, seals)

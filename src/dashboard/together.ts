@@ -13,7 +13,7 @@ interface Reserved {
 /** Ends of one reservation are nearer to each other. */
 const APART_MS = 1000
 
-/** Says of reservations which others are one with them. */
+/** Says of reservations which others may be one with them. */
 export type Together = (
   limit: Limit,
   holding: Pick<Holding, 'name'>,
@@ -22,7 +22,8 @@ export type Together = (
 
 /**
  * A reservation of several limits has a row in each of them. They have one name, and ends that differ by what
- * the statements of two tables or shards take. It reads as many of each limit as a page shows.
+ * the statements of two tables or shards take. So have reservations that were made one after the other, so it
+ * does not say that they are one. It reads as many of each limit as a page shows.
  */
 export function together(limits: readonly Limit[], now: number): Together {
   let all: Promise<readonly Reserved[]> | undefined
@@ -39,7 +40,7 @@ export function together(limits: readonly Limit[], now: number): Together {
       )
       if (others.length === 0) return held
       const named = others.map((other) => `${other.held.key} in ${other.limit.name}`)
-      return { ...held, about: `One reservation with ${named.join(', ')}` }
+      return { ...held, about: `Also reserved: ${named.join(', ')}` }
     })
   }
 }

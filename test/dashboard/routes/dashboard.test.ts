@@ -239,6 +239,14 @@ describe('what it shows', () => {
     expect((await get()).text).not.toContain('All limits')
   })
 
+  test('what Postgres has no text for is no key, and no outage', async () => {
+    const { get, post } = browse({ api: limiterOf().ratelimit })
+    await get('?limit=api')
+    for (const what of ['search', 'open'])
+      expect(await post('?limit=api', { key: 'a\0b', do: what })).toMatchObject({ status: 400 })
+    expect(await get('?key=%00')).toMatchObject({ status: 400 })
+  })
+
   test('a HEAD has no body, and what no page has sealed is not shown as a change', async () => {
     const { get, ask, open } = browse({ api: limiterOf().ratelimit })
     const { response, text } = await ask('?limit=api', { method: 'HEAD' })

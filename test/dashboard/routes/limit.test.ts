@@ -151,7 +151,7 @@ describe('the page of a limit', () => {
     expect(await search(denied)).toContain('<strong class="bad">Denied since')
   })
 
-  test('says which reservations are one, on its page and on that of a key', async () => {
+  test('says which reservations may be one, on its page and on that of a key', async () => {
     const [api, tokens] = [1, 2].map(
       () => new Quota({ db: database.db, limiter: Ratelimit.fixedWindow(100, '1h'), prefix: newPrefix() }),
     )
@@ -165,11 +165,11 @@ describe('the page of a limit', () => {
     expect(
       rowsIn((await get('?limit=tokens')).text, 'id="reservations"').map((row) => row.slice(0, 3)),
     ).toEqual([
-      ['org:1', 'job One reservation with user:1 in api', '40'],
+      ['org:1', 'job Also reserved: user:1 in api', '40'],
       ['org:2', 'job', '40'],
     ])
     const { text } = await open('api', 'user:1')
-    expect(rowsIn(text, 'Open reservations')[0]?.[0]).toBe('job One reservation with org:1 in tokens')
+    expect(rowsIn(text, 'Open reservations')[0]?.[0]).toBe('job Also reserved: org:1 in tokens')
   })
 
   test('reads each key under its own plan, in order and in a search', async () => {
