@@ -1,6 +1,7 @@
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import type { Call } from '../kernel/store/call.ts'
+import { inLength } from '../shared/readable.ts'
 import type { Act } from '../shared/shown.ts'
 import { blockKey, unblockKey } from './block-key.ts'
 
@@ -18,7 +19,10 @@ export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>)
   const { limiter, gate } = checker.terms
   // A gate blocks for as long as is asked.
   const longest = gate ? Number.POSITIVE_INFINITY : (limiter.params['maxMs'] ?? 0)
-  const lengths = LENGTHS.filter(([length]) => parseDuration(length, 'The block') <= longest)
+  const allowed = LENGTHS.filter(([length]) => parseDuration(length, 'The block') <= longest)
+  const lengths = new Map<string, string>(
+    allowed.length === 0 ? [[`${longest}ms`, inLength(longest)]] : allowed,
+  )
   const called = async (key: string) => ({ checker, call: await callOn(key) })
   const unblock: Act = {
     name: 'unblock',
@@ -37,10 +41,10 @@ export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>)
     needs: 'block',
     label: 'Block',
     about: 'Deny every call, whatever was used. A block that is under way is replaced.',
-    fields: [{ name: 'for', label: 'For', of: lengths }],
+    fields: [{ name: 'for', label: 'For', of: [...lengths] }],
     run: async (key, { for: length = '' }) => {
       await blockKey(await called(key), length as Duration, undefined)
-      return { change: `It is blocked for ${new Map<string, string>(LENGTHS).get(length) ?? length}.` }
+      return { change: `It is blocked for ${lengths.get(length) ?? length}.` }
     },
   }
   return [block, unblock]

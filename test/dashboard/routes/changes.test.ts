@@ -251,13 +251,16 @@ describe('a change', () => {
     expect(refused).toMatchObject({ status: 400, text: expect.stringContaining('COUNT_OVERFLOW') })
   })
 
-  test('blocks for no longer than the lockout allows', async () => {
-    const limiter = lockout(5, '15m', { block: '1m', max: '2h' })
-    const { text } = await browse({ logins: limiterOf(database.db, { limiter, use: [] }).ratelimit }).open(
-      'logins',
-      'ada',
-    )
-    expect([...text.matchAll(/<option value="(\w+)"/g)].map(([, length]) => length)).toEqual(['15m', '1h'])
+  test.each([
+    ['2h', ['15m', '1h'], '1h', 'an hour'],
+    ['10m', ['600000ms'], '600000ms', '10 min'],
+  ])('blocks for no longer than the lockout allows: %s', async (max, lengths, length, words) => {
+    const limiter = lockout(5, '15m', { block: '1m', max: max as '2h' })
+    const { open, act } = browse({ logins: limiterOf(database.db, { limiter, use: [] }).ratelimit })
+    const { text } = await open('logins', 'ada')
+    expect([...text.matchAll(/<option value="(\w+)"/g)].map(([, each]) => each)).toEqual(lengths)
+    const blocked = await act('logins', 'ada', 'block', { for: length })
+    expect(blocked.text).toContain(`It is blocked for ${words}.`)
   })
 
   test('grants dated credits with an end, and takes a grant back', async () => {

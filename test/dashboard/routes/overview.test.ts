@@ -109,6 +109,7 @@ describe('the list of limits', () => {
     const { text } = await browse({
       ...limiters,
       plans: { ratelimit: limiterOf(db).ratelimit, limiterOf: () => five },
+      dry: limiterOf(db, { dryRun: true }).ratelimit,
       jobs: new Semaphore({ db, prefix: newPrefix(), limit: 3, lease: '30s' }),
       credits: new Credits({ db, prefix: newPrefix() }),
       dated: new Credits({ db, prefix: newPrefix(), dated: true }),
@@ -126,6 +127,7 @@ describe('the list of limits', () => {
       slow: '0.01 every 1 s, burst 20',
       fast: 'one every 0.01 ms, burst 100,000',
       plans: 'each key by its plan',
+      dry: '5 in 1 h, a dry run: what it denies passes',
       jobs: '3 at once, each for 30 s unless it is extended',
       credits: 'what was granted',
       dated: 'what was granted, each grant until its end',
