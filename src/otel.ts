@@ -9,6 +9,13 @@ export interface InstrumentOptions {
   readonly meterProvider?: MeterProvider
 }
 
+/** An SDK's own buckets are made for milliseconds: almost every call would be in the first one, up to 5. */
+const SECONDS = {
+  unit: 's',
+  advice: { explicitBucketBoundaries: [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10] },
+}
+const LONG = { unit: 's', advice: { explicitBucketBoundaries: [0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600] } }
+
 const INSTRUMENT_NAMES: NamesOf<InstrumentOptions> = { meterProvider: true }
 
 /**
@@ -40,12 +47,11 @@ export function instrument(options: InstrumentOptions = {}): () => void {
   checkOptions(options, INSTRUMENT_NAMES)
   const { meterProvider = metrics } = options
   const meter = meterProvider.getMeter('drizzle-ratelimit')
-  const seconds = { unit: 's' }
   const decisions = meter.createCounter('ratelimit.decisions', { unit: '{call}' })
-  const decided = meter.createHistogram('ratelimit.decision.duration', seconds)
-  const waited = meter.createHistogram('ratelimit.wait.duration', seconds)
+  const decided = meter.createHistogram('ratelimit.decision.duration', SECONDS)
+  const waited = meter.createHistogram('ratelimit.wait.duration', LONG)
   const errors = meter.createCounter('ratelimit.errors', { unit: '{call}' })
-  const ran = meter.createHistogram('ratelimit.statement.duration', seconds)
+  const ran = meter.createHistogram('ratelimit.statement.duration', SECONDS)
   const shared = meter.createHistogram('ratelimit.statement.keys', { unit: '{key}' })
 
   const endings = [

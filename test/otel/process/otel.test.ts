@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Context, type ContextManager, context, ROOT_CONTEXT, trace } from '@opentelemetry/api'
-import { MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
+import { type Histogram, MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
 import { BasicTracerProvider, type ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
@@ -92,6 +92,28 @@ test('decisions, statements and errors become metrics, and the active span notes
     'ratelimit.retry_after': expect.any(Number),
   })
   expect(JSON.stringify(attributes)).not.toContain('alice')
+})
+
+test('the bucket of a duration says how long it was', async () => {
+  const reader = new Reader()
+  const stop = instrument({ meterProvider: new MeterProvider({ readers: [reader] }) })
+  const ratelimit = new Ratelimit({
+    db: database.db,
+    limiter: Ratelimit.fixedWindow(2, '1h'),
+    prefix: 'timed',
+  })
+  await ratelimit.limit('ada')
+  stop()
+  const { resourceMetrics } = await reader.collect()
+  const metrics = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+  const longest = metrics.flatMap(({ descriptor, dataPoints }) =>
+    descriptor.unit === 's' ? dataPoints.map(({ value }) => value as Histogram) : [],
+  )
+  expect(longest.length).toBeGreaterThanOrEqual(2)
+  for (const { max = 0, buckets } of longest) {
+    const upTo = buckets.boundaries.find((boundary) => boundary >= max)
+    expect(upTo).toBeLessThanOrEqual(Math.max(5 * max, 0.0001))
+  }
 })
 
 test('errors say whether the call was sent', async () => {
