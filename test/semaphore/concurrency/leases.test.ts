@@ -7,6 +7,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
 import { holdRows } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { flushStatistics } from '../../support/statistics.ts'
 import { type Interval, mostAtOnce } from '../../support/sweep-line.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -26,7 +27,7 @@ test('24 workers have at most 5 leases at once, though some are never released, 
   const intervals: Interval[] = []
   const endsAt = performance.now() + 4000
   let abandoned = 0
-  await database.script('select pg_stat_force_next_flush()')
+  await flushStatistics(database, [])
   const workers = Array.from({ length: 24 }, async () => {
     const exports = process(5, 1_000, 'sweep line')
     while (performance.now() < endsAt || intervals.length <= 50) {
