@@ -1,4 +1,3 @@
-/** A part of a file. */
 export interface Span {
   readonly start: number
   readonly end: number
@@ -8,6 +7,10 @@ export interface Span {
 export interface Change extends Span {
   readonly text: string
 }
+
+/** What stands in the place of what. */
+export const swaps = (table: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>
+  new Map(Object.entries(table))
 
 /** Another sum, and a boundary that is moved: the same in TypeScript and in SQL. */
 const MOVED = swaps({
@@ -27,18 +30,13 @@ export function otherOperators(operator: string, at: Span, isInCondition: boolea
   return others.flatMap((other) => (other === undefined ? [] : [change(at, other)]))
 }
 
-/** What stands in the place of what. */
-export function swaps(table: Readonly<Record<string, string>>): ReadonlyMap<string, string> {
-  return new Map(Object.entries(table))
-}
-
 export function change({ start, end }: Span, text: string): Change {
   return { start, end, text }
 }
 
-/** Twice the number: a test that holds a promise need not see that a large bound is one more. */
+/** Twice the number: a test need not see that a bound is one more. A tolerance is taken away. */
 export function doubled(value: number): string {
-  return String(value * 2 || 1)
+  return value > 0 && value < 0.001 ? '0' : String(value * 2 || 1)
 }
 
 /** A list without each of its parts in turn. */

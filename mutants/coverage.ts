@@ -1,62 +1,52 @@
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import type { Mutant } from './mutants.ts'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { type Mutant, placesIn, sourcesAt } from './mutants.ts'
 import { type Ended, startTests } from './tests.ts'
 
-/** What a test enters: it cannot kill a mutant in another function. `on` is a hash of the test. */
-type Covered = Ended & { readonly on: string }
-type Coverage = ReadonlyMap<string, Covered>
+type TestsOf = (mutant: Mutant, kills: readonly string[]) => readonly Ended[]
 
-/** What has noticed a mutant in a file. */
-export interface Kill {
-  readonly file: string
-  readonly by: string
-  readonly failed: string
-}
-
-const KEPT = 'node_modules/.cache/mutants.json'
+const KEPT = 'node_modules/.cache/mutants'
+const PLACES = `${KEPT}/places.json`
 
 /** Tests that have changed since they last passed run once. One that fails counts for nothing. */
-export async function coverageOf(tests: readonly string[]): Promise<Coverage> {
-  const kept: [string, Covered][] = existsSync(KEPT) ? JSON.parse(readFileSync(KEPT, 'utf8')) : []
-  const coverage = new Map(kept.filter(([test, { on }]) => tests.includes(test) && on === hashOf(test)))
-  const changed = tests.filter((test) => !coverage.has(test))
-  if (changed.length === 0) return coverage
+export async function coverageOf(tests: readonly string[]): Promise<TestsOf> {
+  const changed = tests.filter((test) => !existsSync(keptOf(test)))
+  if (changed.length > 0) await cover(changed)
+  const places: ReadonlySet<string> = new Set(JSON.parse(readFileSync(PLACES, 'utf8')))
+  const kept = tests.filter((test) => existsSync(keptOf(test)))
+  const covered = kept.map((test): Ended => ({ ...JSON.parse(readFileSync(keptOf(test), 'utf8')), test }))
+  // First those that have killed others of its file, that reach little, and that are quick.
+  return ({ file, id }, kills) => {
+    const worth = ({ test, reached, ms }: Ended) =>
+      (1 + kills.filter((kill) => kill === `${file} ${test}`).length) /
+      Math.sqrt((1 + reached.length) * (1 + ms))
+    // A new place has the tests of its file.
+    return covered
+      .filter(({ reached }) => reached.includes(places.has(id) ? id : file))
+      .toSorted((one, other) => worth(other) - worth(one))
+  }
+}
+
+async function cover(tests: readonly string[]): Promise<void> {
+  const files = sourcesAt('src').map((file) => [file, readFileSync(file, 'utf8')] as const)
+  const places = new Map(files.flatMap(([file, text]) => placesIn(file, text).map(({ id }) => [id, file])))
+  mkdirSync(KEPT, { recursive: true })
+  if (!existsSync(PLACES)) writeFileSync(PLACES, JSON.stringify([...places.keys()]))
   const covering = await startTests(true)
-  for (const test of changed) {
-    const ended = await covering.run(test)
-    console.log(`${test}: ${ended.failed || `${Math.round(ended.ms)} ms`}`)
-    if (ended.failed) continue
-    coverage.set(test, { ...ended, on: hashOf(test) })
-    writeFileSync(KEPT, JSON.stringify([...coverage]))
+  for (const test of tests) {
+    const ended = await covering.run([{ test, ms: 20_000 }])
+    console.log(`${test}: ${ended?.failed || `${ended?.ms} ms`}`)
+    if (!ended || ended.failed) continue
+    const reached = [...new Set(ended.reached.flatMap((id) => [id, places.get(id) ?? id]))]
+    writeFileSync(keptOf(test), JSON.stringify({ ...ended, reached }))
   }
-  return coverage
+  await covering.close()
 }
 
-/**
- * The tests that enter the function of a mutant: first those that have killed others of its file, that enter
- * little, and that are quick. A new function, and what is in none, has the tests of its file.
- */
-export function testsOf(
-  { file, within }: Mutant,
-  coverage: Coverage,
-  kills: readonly Kill[],
-): readonly string[] {
-  const [tests = [...coverage]] = [
-    (each: string) => each === within,
-    (each: string) => each.startsWith(`${file}:`),
-  ]
-    .map((isIn) => [...coverage].filter(([, { entered }]) => entered.some(isIn)))
-    .filter(({ length }) => length > 0)
-  const worth = ([test, { entered, ms }]: [string, Ended]) => {
-    const times = kills.filter((kill) => kill.by === test && kill.file === file).length
-    return (1 + times) / Math.sqrt((1 + entered.length) * (1 + ms))
-  }
-  return tests.toSorted((one, other) => worth(other) - worth(one)).map(([test]) => test)
-}
-
-/** Of the file of a test such as `pglite 0.45: test/unit/search.test.ts`. */
-function hashOf(test: string): string {
-  const file = test.slice(test.indexOf(': ') + 2)
-  return createHash('sha256').update(readFileSync(file)).digest('hex')
+/** For a test such as `pglite 0.45: test/unit/search.test.ts`. */
+function keptOf(test: string): string {
+  const text = readFileSync(test.slice(test.indexOf(': ') + 2), 'utf8')
+  return `${KEPT}/${createHash('sha256')
+    .update(test + text)
+    .digest('base64url')}.json`
 }

@@ -1,13 +1,14 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { parseSync } from 'rolldown/utils'
 import { changesAt, type Node, type Place } from './rules.ts'
 
 /** A source file with one mistake in it. */
 export interface Mutant {
   readonly file: string
-  /** The innermost function around it. */
-  readonly within: string
+  /** Of its place. */
+  readonly id: string
   readonly source: string
   readonly shown: string
 }
@@ -15,9 +16,13 @@ export interface Mutant {
 /** The mutants of a file, a folder, or a line such as src/kernel/duration.ts:12. */
 export function mutantsAt(path: string): readonly Mutant[] {
   const [place = '', line] = path.split(':')
-  const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard', place], { encoding: 'utf8' })
-  const sources = files.split('\n').filter((file) => /^src\/.*\.ts$/.test(file))
-  return sources.flatMap(mutantsOf).filter(({ shown }) => line === undefined || shown.startsWith(`${path} `))
+  const all = sourcesAt(place).flatMap(mutantsOf)
+  return all.filter(({ shown }) => line === undefined || shown.startsWith(`${path} `))
+}
+
+export function sourcesAt(path: string): readonly string[] {
+  const all = readdirSync('src', { recursive: true, encoding: 'utf8' }).map((file) => join('src', file))
+  return all.filter((file) => file.endsWith('.ts') && join(file, '/').startsWith(join(path, '/'))).sort()
 }
 
 function mutantsOf(file: string): readonly Mutant[] {
@@ -25,40 +30,30 @@ function mutantsOf(file: string): readonly Mutant[] {
   return placesIn(file, text).flatMap((place) =>
     changesAt(place, text).map((change) => {
       const line = text.slice(0, change.start).split('\n').length
-      const [before, after] = [text.slice(change.start, change.end), change.text].map(short)
+      const [before, after] = [text.slice(change.start, change.end), change.text].map(
+        (each) => each.replaceAll(/\s+/g, ' ').trim().slice(0, 80) || 'nothing',
+      )
       const source = text.slice(0, change.start) + change.text + text.slice(change.end)
-      return { file, within: place.within, source, shown: `${file}:${line} ${before} -> ${after}` }
+      return { file, id: place.id, source, shown: `${file}:${line} ${before} -> ${after}` }
     }),
   )
 }
 
-function short(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').trim().slice(0, 80) || 'nothing'
-}
-
 /** Every node of a TypeScript source, from the top. */
-function placesIn(file: string, source: string): readonly Place[] {
+export function placesIn(file: string, source: string): readonly Place[] {
   const { program, errors } = parseSync(file, source)
   if (errors[0]) throw new Error(`${file}: ${errors[0].message}`)
-  return below(program, [], `${file}:`)
+  return below(program, [])
 
-  function below(node: Node, parents: readonly Node[], around: string): Place[] {
+  function below(node: Node, parents: readonly Node[]): Place[] {
     // `x as T` and its like hold an expression, and are not only types.
     if (node.type.startsWith('TS') && !('expression' in node)) return []
-    const name = nameOf(node) ?? nameOf(parents.at(-1))
-    const within = /Function/.test(node.type) && name !== undefined ? `${file}:${name}` : around
+    const { start, end } = parents.at(-1) ?? node
+    const text = [file, source.slice(start, end), node.start - start].join()
+    const id = createHash('sha256').update(text).digest('base64url').slice(0, 8)
+    const isNode = (value: unknown): value is Node =>
+      typeof value === 'object' && value !== null && 'type' in value && 'start' in value
     const children = Object.values(node).flat().filter(isNode)
-    const deeper = [...parents, node]
-    return [{ node, parents, within }, ...children.flatMap((child) => below(child, deeper, within))]
+    return [{ node, parents, id }, ...children.flatMap((child) => below(child, [...parents, node]))]
   }
-}
-
-function isNode(value: unknown): value is Node {
-  return typeof value === 'object' && value !== null && 'type' in value && 'start' in value
-}
-
-function nameOf(node: Node | undefined): string | undefined {
-  if (!node) return undefined
-  const name = ('id' in node && node.id) || ('key' in node && node.key) || node
-  return 'name' in name && typeof name.name === 'string' ? name.name : undefined
 }

@@ -7,10 +7,9 @@ export type Node = ESTree.Node
 /** A node of a file's syntax tree, types left out. */
 export interface Place {
   readonly node: Node
-  /** From the file down. */
   readonly parents: readonly Node[]
-  /** The file and the innermost function around it that has a name. */
-  readonly within: string
+  /** A hash of the text around it, so that it stays while other lines of the file change. */
+  readonly id: string
 }
 
 /** One function for another. */

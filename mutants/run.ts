@@ -5,22 +5,21 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { coverageOf, type Kill, testsOf } from './coverage.ts'
-import { type Mutant, mutantsAt } from './mutants.ts'
-import { closeTests, startTests, type Tests } from './tests.ts'
+import { coverageOf } from './coverage.ts'
+import { mutantsAt } from './mutants.ts'
+import { type Ended, startTests, type Tests } from './tests.ts'
 
 /** Only the mutant and what imports it are checked again. */
 const CHECK = '--noEmit -p tsconfig.build.json --incremental --tsBuildInfoFile checked.json'.split(' ')
+const TYPES: Ended = { test: 'the type checker', failed: 'An error in types.', ms: 0, reached: [] }
 
-const { positionals, values } = parseArgs({
-  allowPositionals: true,
-  options: { sample: { type: 'string' }, seconds: { type: 'string' }, list: { type: 'boolean' } },
-})
-const seconds = Number(values.seconds ?? Number.POSITIVE_INFINITY)
-const sample = Number(values.sample ?? Number.POSITIVE_INFINITY)
+const text = { type: 'string' } as const
+const options = { sample: text, seconds: text, tests: text, list: { type: 'boolean' } } as const
+const { positionals, values } = parseArgs({ allowPositionals: true, options })
 const mutants = (positionals.length > 0 ? positionals : ['src']).flatMap((path) => {
   const all = mutantsAt(path)
-  return all.filter((_, i) => i % Math.max(1, Math.ceil(all.length / sample)) === 0)
+  const every = Math.ceil(all.length / Number(values.sample ?? 'Infinity')) || 1
+  return all.filter((_, i) => i % every === 0)
 })
 console.log(`${mutants.length} mutants`)
 if (values.list) for (const { shown } of mutants) console.log(shown)
@@ -29,8 +28,6 @@ else await tryAll()
 async function tryAll(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'drizzle-ratelimit-mutants-'))
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.on(signal, () => closeTests().finally(() => process.exit(1)))
   cpSync('.', folder, { recursive: true, filter: (path) => !/(^|\/)(node_modules|\.git|dist)$/.test(path) })
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'))
   process.chdir(folder)
@@ -38,43 +35,45 @@ async function tryAll(): Promise<void> {
   process.env['FC_SEED'] = '1'
 
   const tests = await startTests(false)
-  const coverage = await coverageOf(tests.files)
-  const kills: Kill[] = []
+  const testsOf = await coverageOf(tests.files.filter((test) => RegExp(values.tests ?? '').test(test)))
+  const kills: string[] = []
   for (const mutant of mutants) {
-    const before = readFileSync(mutant.file, 'utf8')
+    const [before, start] = [readFileSync(mutant.file, 'utf8'), performance.now()]
     tests.write(mutant.file, mutant.source)
-    const kill = await killOf(mutant, testsOf(mutant, coverage, kills), tests)
+    const kill = await killOf(testsOf(mutant, kills), tests)
     tests.write(mutant.file, before)
-    if (kill) kills.push(kill)
-    console.log(
-      kill ? `killed: ${mutant.shown}\n    by ${kill.by} ${kill.failed}` : `survived: ${mutant.shown}`,
-    )
+    if (kill) kills.push(`${mutant.file} ${kill.test}`)
+    const seconds = ((performance.now() - start) / 1000).toFixed(1)
+    console.log(`${kill ? 'killed' : 'survived'}: ${mutant.shown} (${seconds} s)`)
+    if (kill) console.log(`    by ${kill.test} ${kill.failed}`.slice(0, 400))
   }
   console.log(`${kills.length} killed, ${mutants.length - kills.length} survived`)
-  for (const by of new Set(kills.map((kill) => kill.by))) {
-    // As when the server has gone away.
-    if (coverage.has(by) && (await tests.run(by)).failed) throw new Error(`${by} fails without a mutant.`)
+  const killers = tests.files.filter((test) => kills.some((kill) => kill.endsWith(` ${test}`)))
+  for (const test of killers) {
+    const ended = await tests.run([{ test, ms: 20_000 }])
+    if (ended?.failed) throw new Error(`${test} fails without a mutant: ${ended.failed}`)
   }
-  await closeTests()
+  await tests.close()
   process.exit(kills.length === mutants.length ? 0 : 1)
 }
 
 /** The five best tests come first, then the type checker, and then the others, as long as there is time. */
-async function killOf({ file }: Mutant, all: readonly string[], tests: Tests): Promise<Kill | undefined> {
-  const until = performance.now() + seconds * 1000
-  const best = await killBy(all.slice(0, 5))
-  if (best) return best
+async function killOf(all: readonly Ended[], tests: Tests): Promise<Ended | undefined> {
+  const first = await tests.run(all.slice(0, 5))
+  if (first?.failed && first.ms > 0) return first
   const { stdout } = spawnSync('node', ['node_modules/typescript/bin/tsc', ...CHECK], { encoding: 'utf8' })
-  if (/error TS\d/.test(stdout)) return { file, by: 'the type checker', failed: '' }
-  return killBy(all.slice(5))
-
-  async function killBy(some: readonly string[]): Promise<Kill | undefined> {
-    for (const by of some) {
-      if (performance.now() > until) break
-      const { failed } = await tests.run(by)
-      // Once may be by chance.
-      if (failed && (await tests.run(by)).failed) return { file, by, failed }
-    }
-    return undefined
+  if (/error TS\d/.test(stdout)) return TYPES
+  let ms = Number(values.seconds ?? 30) * 1000
+  let rest = all.filter((each, i) => {
+    if (i >= 5) ms -= each.ms
+    return i < 5 ? first?.failed && each.test === first.test : ms > 0
+  })
+  for (;;) {
+    const next = await tests.run(rest)
+    if (!next?.failed) return undefined
+    // Of many tests one may fail by chance, and on a busy machine one may be late.
+    const at = rest.findIndex(({ test }) => test === next.test)
+    if ((await tests.run(rest.slice(at, at + 1)))?.failed) return next
+    rest = rest.slice(at + 1)
   }
 }

@@ -1,15 +1,15 @@
 import { writeFileSync } from 'node:fs'
 import { relative, resolve } from 'node:path'
-import { createVitest, type TestSpecification, type Vitest } from 'vitest/node'
-
-/** These take other ways through the code with each driver. Others run once, on a server where they can. */
-const IN_EACH_PROJECT = /\/(drivers|transactions)\//
+import { inspect } from 'node:util'
+import { createVitest, type TestModule, type TestSpecification } from 'vitest/node'
 
 /** How a file of tests ended. */
 export interface Ended {
+  readonly test: string
+  /** 0 if the process has ended, or had to be ended. */
   readonly ms: number
-  /** The functions of src/ that it has entered, if `covers`. */
-  readonly entered: readonly string[]
+  /** The places of src/ that ran, if `covers`. */
+  readonly reached: readonly string[]
   /** What failed in it, or nothing. */
   readonly failed: string
 }
@@ -19,55 +19,58 @@ export interface Tests {
   /** Such as `pglite 0.45: test/unit/search.test.ts`. */
   readonly files: readonly string[]
   write(file: string, source: string): void
-  /** Runs a file of tests, in a process of its own. */
-  run(test: string): Promise<Ended>
+  /** Runs files one after the other, in one new process, up to the first that fails. How the last one ended. */
+  run(tests: readonly Pick<Ended, 'test' | 'ms'>[]): Promise<Ended | undefined>
+  close(): Promise<void>
 }
 
-const started: Vitest[] = []
-
-/** Ends the server of the tests too. */
-export async function closeTests(): Promise<void> {
-  await Promise.all(started.map((vitest) => vitest.close()))
-}
-
-/** `covers`: to find out what tests enter. Others end when something fails. */
+/** `covers`: to find out what tests reach. */
 export async function startTests(covers: boolean): Promise<Tests> {
   process.env['MUTANTS_COVER'] = covers ? '1' : ''
-  const vitest = await createVitest('test', {
-    ...{ config: 'mutants/vitest.config.ts', watch: false, cache: false, silent: true, reporters: [{}] },
-    // A mutant that makes a test wait must not hold up the others.
-    ...(covers ? {} : { bail: 1, testTimeout: 30_000, hookTimeout: 30_000 }),
-  })
-  started.push(vitest)
-  const all = (await vitest.globTestSpecifications()).filter(
-    ({ moduleId }, i, every) =>
-      IN_EACH_PROJECT.test(moduleId) || every.findIndex((each) => each.moduleId === moduleId) === i,
-  )
-  const nameOf = ({ project, moduleId }: TestSpecification) => `${project.name}: ${relative('', moduleId)}`
-  const specifications = new Map(all.map((each) => [nameOf(each), each]))
+  const ended: Ended[] = []
+  const reporters = [{ onTestModuleEnd: (module: TestModule) => void ended.push(endedOf(module)) }]
+  const vitest = await createVitest('test', { config: 'mutants/vitest.config.ts', watch: false, reporters })
+  // Ends the server of the tests too.
+  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => void vitest.exit(true))
+  const files = new Map((await vitest.globTestSpecifications()).map((each) => [nameOf(each), each]))
   return {
-    files: [...specifications.keys()],
+    files: [...files.keys()],
     write(file, source) {
       writeFileSync(file, source)
       vitest.invalidateFile(resolve(file))
     },
-    async run(test) {
-      const specification = specifications.get(test)
-      const { unhandledErrors } = await vitest.runTestSpecifications(specification ? [specification] : [])
-      const module = specification?.testModule
-      const parts = module ? [module, ...module.children.allSuites()] : []
-      const tests = [...(module?.children.allTests('failed') ?? [])]
-      const [failed = ''] = [
-        ...tests.map((each) => `${each.fullName}: ${each.result().errors?.[0]?.message}`),
-        // Unhandled is that the process has ended.
-        ...[...parts.flatMap((part) => part.errors()), ...unhandledErrors].map(String),
-      ]
-      const { collectDuration = 0, duration = 0 } = module?.diagnostic() ?? {}
-      return {
-        ms: collectDuration + duration,
-        entered: module?.meta().entered ?? [],
-        failed: failed.replaceAll(/\s+/g, ' '),
+    async run(tests) {
+      if (tests.length === 0) return undefined
+      ended.length = 0
+      let error: unknown
+      const late = () => {
+        error = 'It takes too long.'
+        // Twice: a mutant may give its process no turn to end by itself.
+        for (const _ of ['ask', 'kill']) void vitest.cancelCurrentRun('keyboard-input')
       }
+      const timer = setTimeout(late, 20_000 + 5 * tests.reduce((sum, { ms }) => sum + ms, 0))
+      const some = tests.flatMap(({ test }) => files.get(test) ?? [])
+      const { unhandledErrors } = await vitest.runTestSpecifications(some)
+      clearTimeout(timer)
+      error ??= unhandledErrors[0]
+      const failed = ended.find((each) => each.failed)
+      if (failed || error === undefined) return failed ?? ended.at(-1)
+      return { test: tests[ended.length]?.test ?? '', ms: 0, reached: [], failed: inspect(error) }
     },
+    close: () => vitest.close(),
   }
+}
+
+function nameOf({ project, moduleId }: TestSpecification | TestModule): string {
+  return `${project.name}: ${relative('', moduleId)}`
+}
+
+function endedOf(module: TestModule): Ended {
+  const { collectDuration, duration } = module.diagnostic()
+  const [test] = module.children.allTests('failed')
+  const errors = [module, ...module.children.allSuites()].flatMap((part) => part.errors())
+  const [error] = test ? (test.result().errors ?? []) : errors
+  const failed = error ? `${test?.name}: ${error.message}`.replaceAll(/\s+/g, ' ') : ''
+  const { reached = [] } = module.meta() as { reached?: readonly string[] }
+  return { test: nameOf(module), ms: collectDuration + duration, reached, failed }
 }
