@@ -3,13 +3,13 @@ export const STYLE = `
 :root { color-scheme: light dark; --text: #1c1917; --ground: #fff; --faint: #57534e; --line: #d6d3d1; --link: #1d4ed8; --bad: #b91c1c; --near: #b45309; --some: #0f766e; --good: #15803d; --rail: #e7e5e4; }
 @media (prefers-color-scheme: dark) { :root { --text: #f5f5f4; --ground: #1c1917; --faint: #a8a29e; --line: #44403c; --link: #93c5fd; --bad: #f87171; --near: #fbbf24; --some: #5eead4; --good: #4ade80; --rail: #44403c; } }
 * { box-sizing: border-box; }
-body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1.25rem clamp(.75rem, 3vw, 2rem) 3rem; }
+body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; overflow-wrap: break-word; padding: 1.25rem clamp(.75rem, 3vw, 2rem) 3rem; }
 a, summary { color: var(--link); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 .skip { left: -99rem; position: absolute; }
 .skip:focus { background: var(--ground); left: .5rem; padding: .5rem; top: .5rem; z-index: 1; }
-h1 { font-size: 1.4rem; line-height: 1.25; margin: .25rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; line-height: 1.25; margin: .25rem 0; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 1.25rem 0 .5rem; }
 header { border-bottom: 1px solid var(--line); padding-bottom: .75rem; }
 header p, footer p { margin: .15rem 0; }
@@ -17,11 +17,12 @@ footer { border-top: 1px solid var(--line); color: var(--faint); margin-top: 2.5
 p { margin: .5rem 0; }
 small { color: var(--faint); display: block; font-size: .85em; }
 .faint { color: var(--faint); }
-code, .key { font-family: ui-monospace, monospace; font-size: .95em; overflow-wrap: anywhere; }
+code, .key { font-family: ui-monospace, monospace; font-size: .95em; overflow-wrap: anywhere; unicode-bidi: isolate; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; }
 th { font-weight: 600; }
-tbody th { font-weight: 400; min-width: 9rem; }
+tbody th { font-weight: 400; }
+tbody th, td.text { min-width: 9rem; overflow-wrap: anywhere; }
 table:not(:has(thead th:nth-child(3))) { max-width: 48rem; }
 .number { font-variant-numeric: tabular-nums; text-align: right; }
 td.number { white-space: nowrap; }
@@ -62,7 +63,7 @@ input[inputmode] { width: 8rem; }
 button { cursor: pointer; }
 button.act { background: var(--link); border-color: var(--link); color: var(--ground); }
 .pager { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .5rem 0; }
-.done, .failed { border-left: 4px solid var(--good); padding: .25rem .75rem; overflow-wrap: anywhere; }
+.done, .failed { border-left: 4px solid var(--good); padding: .25rem .75rem; }
 .failed { border-color: var(--bad); }
 .acts { align-items: start; display: grid; gap: 0 1.5rem; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
 @media (max-width: 50rem) {

@@ -81,6 +81,8 @@ describe.skipIf(PROGRAM === undefined)('in Chromium', () => {
       const { wider, broken, faint } = await page.evaluate(whatIsSeen)
       const unreadable = faint.filter(({ contrast }) => contrast < CONTRAST)
       expect({ name, wider, broken, unreadable }).toEqual({ name, wider: 0, broken: [], unreadable: [] })
+      const withLongNames = await page.evaluate(widthWithLongNames)
+      expect({ name, wider: withLongNames }).toEqual({ name, wider: 0 })
     })
     expect(errors).toEqual([])
   })
@@ -207,4 +209,17 @@ function whatIsSeen() {
     .filter((each) => (each.textContent?.length ?? 0) < 20 && each.getClientRects().length > 1)
     .map((each) => each.textContent)
   return { wider: document.documentElement.scrollWidth - window.innerWidth, faint, broken }
+}
+
+/** How much wider the page is than the screen if limits, keys and what they hold have long names. */
+function widthWithLongNames() {
+  const named = 'h1, h2, nav a, tbody th a, .key, code, td.text small, tbody th small'
+  const added = [...document.querySelectorAll(named)].map((each) => {
+    const text = document.createTextNode('x'.repeat(300))
+    each.append(text)
+    return text
+  })
+  const wider = document.documentElement.scrollWidth - window.innerWidth
+  for (const text of added) text.remove()
+  return wider
 }
