@@ -13,11 +13,6 @@ import { deniedPrefix, HOUR, MINUTE, nameIn, type Span } from '../shared/denied-
 import { timeOf } from '../shared/number-columns.ts'
 import { Counts } from './counts.ts'
 
-/** The limiters of the rows. They never deny, and say how long after its first denial a row expires. */
-const FOR_A_WEEK = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '7d')
-/** The minute that was an hour ago is still there. */
-const FOR_AN_HOUR = /* @__PURE__ */ fixedWindowOf(Number.POSITIVE_INFINITY, '62m')
-
 /** After this time a write counts as lost: the end of its request may have cut it off. */
 const LOST_MS = 10_000
 
@@ -53,10 +48,10 @@ export class DenialCounts implements Layer {
     this.#goOn = alone.goOn
     this.#everyMs = everyMs
     this.#counts = new Counts(top)
-    this.#due = [
-      { span: HOUR, limiter: FOR_A_WEEK, counts: new Counts(top) },
-      { span: MINUTE, limiter: FOR_AN_HOUR, counts: new Counts(top) },
-    ]
+    // The limiters never deny, and say how long after its first denial a row expires.
+    this.#due = [HOUR, MINUTE].map((span) => {
+      return { span, limiter: fixedWindowOf(Number.POSITIVE_INFINITY, span.keptMs), counts: new Counts(top) }
+    })
     this.#decider = new AloneDecider(this.#rows, alone.watch)
   }
 

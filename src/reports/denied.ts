@@ -75,13 +75,17 @@ export async function deniedPage(
   { db, table, prefix }: Reading,
   asked: { readonly now: number; readonly from: number; readonly top: number; readonly offset: number },
 ): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
-  const { now, from, top, offset } = asked
+  const { now, top, offset } = asked
   // The rows of minutes are kept for an hour.
-  const span = from > now - HOUR.ms ? MINUTE : HOUR
+  const span = asked.from > now - HOUR.ms ? MINUTE : HOUR
+  const from = Math.max(asked.from, now - span.keptMs)
   const statement = kept(statementsOf(table.table), `denied ${span.ms}`, () =>
     deniedStatement(table.table, span),
   )
-  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), top, offset }
+  // A row ends so long after its first denial. It is not missed if the clock went back a little, or if it ends
+  // on the grid of its limiter.
+  const ends = { firstEnd: from + span.keptMs - 2 * span.ms, lastEnd: from + 3 * span.keptMs }
+  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), ...ends, top, offset }
   const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }

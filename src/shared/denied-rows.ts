@@ -9,6 +9,8 @@ export function deniedPrefix(prefix: string): string {
 /** A length of time whose denials have rows. */
 export interface Span {
   readonly ms: number
+  /** How long a row is kept after its first denial. */
+  readonly keptMs: number
   /** How many characters name such a time. */
   readonly named: number
   /** The character after an hour in the keys of these rows. It tells hours from minutes. */
@@ -16,10 +18,10 @@ export interface Span {
 }
 
 /** Hours are named like `2026-01-31T09`. */
-export const HOUR: Span = { ms: 3_600_000, named: 13, mark: ' ' }
+export const HOUR: Span = { ms: 3_600_000, keptMs: 7 * 86_400_000, named: 13, mark: ' ' }
 
-/** Minutes are named like `2026-01-31T09:05`. */
-export const MINUTE: Span = { ms: 60_000, named: 16, mark: ':' }
+/** Minutes are named like `2026-01-31T09:05`. The one that was an hour ago is still there. */
+export const MINUTE: Span = { ms: 60_000, keptMs: 62 * 60_000, named: 16, mark: ':' }
 
 /** The name of the hour or minute that has this time. */
 export function nameIn(span: Span, ms: number): string {

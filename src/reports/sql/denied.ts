@@ -1,4 +1,4 @@
-import { and, eq, gte, type SQL, sql } from 'drizzle-orm'
+import { and, between, eq, gte, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, Parameters } from '../../kernel/sql/builder.ts'
@@ -37,12 +37,15 @@ export function deniedInStatement(table: RateLimitTable): Statement {
 }
 
 function rowsSince(table: RateLimitTable, span: Span, parameters: Parameters): SQL {
+  const time = (name: string) => sql`to_timestamp(${parameters.number(name)} / 1000::float8)`
   return builder
     .select({ key: table.key, count: table.count })
     .from(table)
     .where(
       and(
         eq(table.prefix, parameters.text('prefix')),
+        // The index finds the rows of the time, and few of the other span.
+        between(table.expiresAt, time('firstEnd'), time('lastEnd')),
         // Collations of a language may ignore punctuation. Times are compared by their bytes.
         gte(sql`${table.key} collate "C"`, parameters.text('since')),
         sql`substr(${table.key}, ${sql.raw(String(HOUR.named + 1))}, 1) = ${sql.raw(`'${span.mark}'`)}`,

@@ -97,13 +97,14 @@ describe('denied', () => {
     expect(await since(first)).toEqual({ early: 1, late: 1, 'later with  a space': 1, last: 1 })
   })
 
-  test('writes nothing itself', async () => {
+  test('writes nothing itself, and seeks rows by their ends, which are indexed', async () => {
     const { quota, written, prefix } = countingOn()
     await quota.limit('a')
     await written()
     const { db, statements } = watch(database.db)
     await denied({ db, prefix, durable: false })
     expect(statements.join()).not.toMatch(/insert|update|delete/)
+    expect(statements.at(-1)).toContain('"expires_at" between to_timestamp')
   })
 
   test.each<[string, object, object?]>([
