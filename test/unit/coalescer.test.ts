@@ -97,6 +97,11 @@ const DECISION: Decision = {
   params: limiter.params,
 }
 
+/** On a busy machine, a statement of the test may take longer than calls wait for it. */
+function stopTime(): void {
+  vi.spyOn(performance, 'now').mockReturnValue(0)
+}
+
 /** The microtasks of this turn have run after it. */
 function turn(): Promise<void> {
   return new Promise(setImmediate)
@@ -208,6 +213,9 @@ describe('calls of one turn', () => {
 })
 
 describe('a few calls that cannot share a statement with many', () => {
+  beforeEach(stopTime)
+  afterEach(() => void vi.restoreAllMocks())
+
   const many = (count: number, name: string) => Array.from({ length: count }, (_, i) => `${name}${i}`)
 
   const refund = { rate: -1, purpose: 'adjust' } as const
@@ -243,7 +251,46 @@ describe('a few calls that cannot share a statement with many', () => {
   })
 })
 
+describe('a few calls beside a statement that has no answer for long', () => {
+  beforeEach(fakeTime)
+  afterEach(() => void vi.useRealTimers())
+
+  async function besideMany() {
+    const { add, ...rest } = setUp(4)
+    for (const key of keysNamed('many', 30)) add(key)
+    await turn()
+    const few = add('few')
+    await turn()
+    expect(rest.sent).toHaveLength(1)
+    return { add, few, ...rest }
+  }
+
+  test('wait for it for 50 ms, and then not any more', async () => {
+    const { add, asked, sent } = await besideMany()
+    vi.advanceTimersByTime(49)
+    await turn()
+    expect(sent).toHaveLength(1)
+    vi.advanceTimersByTime(1)
+    expect(asked()[1]).toBe('few x1')
+    expect(ownTimers()).toEqual([])
+    add('later')
+    add('last')
+    await turn()
+    expect(asked()[2]).toBe('later x1,last x1')
+  })
+
+  test('need no timer once they have given up', async () => {
+    const { few, coalescer } = await besideMany()
+    expect(ownTimers()).toHaveLength(1)
+    coalescer.cancel(few)
+    expect(ownTimers()).toEqual([])
+  })
+})
+
 describe('calls that arrive while others are under way', () => {
+  beforeEach(stopTime)
+  afterEach(() => void vi.restoreAllMocks())
+
   test('of the same key wait for its statement, and then share the next', async () => {
     const { add, asked, answered, sent } = setUp()
     add('a')

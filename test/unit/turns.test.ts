@@ -1,11 +1,16 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { QueuedList } from '../../src/kernel/queue/fitting-lists.ts'
-import { type Turn, Turns, type Verdict } from '../../src/kernel/queue/turns.ts'
+import { type Turn, Turns } from '../../src/kernel/queue/turns.ts'
+import type { Verdict } from '../../src/kernel/queue/waiting-list.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
 //
 // This needs the class: it is about which lists are in which of the statements that have no answer yet. What
 // callers see is tested in concurrency/shared-lists and behaviour/process/outages.
+
+// On a busy machine, a statement of the test may take longer than lists wait for it.
+beforeEach(() => void vi.spyOn(performance, 'now').mockReturnValue(0))
+afterEach(() => void vi.restoreAllMocks())
 
 /** A statement that was sent, and how to end it. */
 interface Sent {

@@ -1,9 +1,18 @@
 import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
-import { type Kind, Kinds, type UnderWay } from './kinds.ts'
-import type { Alike, Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
-import { atEndOfTurn, ConnectionSlots } from './slots.ts'
+import {
+  type Alike,
+  type Batch,
+  type CallGroup,
+  type Decider,
+  type Dispatcher,
+  KeyQueue,
+  type Pending,
+  type Queued,
+} from './queue.ts'
+import { type Kind, SharedStatements } from './shared-statements.ts'
+import { atEndOfTurn } from './slots.ts'
 import { overload, type WaitingCalls } from './waits.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
@@ -19,16 +28,10 @@ const MAX_BATCH_KEYS = 500
  */
 export class Coalescer<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
   readonly #decider: Decider<R, D>
-  readonly #slots: ConnectionSlots
   /** By their keys. Looks have queues of their own, because they never wait for a row. */
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
-  /** The queues that can be sent, by what can share a statement. There is no empty kind. */
-  readonly #ready = new Kinds<Alike<R>, KeyQueue<R, D>>(
-    (one, other) => one.shard === other.shard && this.#decider.canShare(one.request, other.request),
-  )
-  /** The batches that still have callers. */
-  readonly #underWay = new Map<Batch<R, D>, UnderWay<Alike<R>>>()
+  readonly #shared: SharedStatements<Alike<R>, KeyQueue<R, D>>
   #held: HeldQueues<KeyQueue<R, D>> | undefined
   readonly #waiting: WaitingCalls
   /** Callers who were just answered ask again within so many microtasks, if they do little in between. */
@@ -38,50 +41,54 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   constructor(decider: Decider<R, D>, connections: number, waiting: WaitingCalls = { calls: 0 }) {
     this.#decider = decider
     this.#waiting = waiting
-    this.#slots = new ConnectionSlots(connections, () => this.#start())
+    this.#shared = new SharedStatements(
+      connections,
+      (one, other) => one.shard === other.shard && decider.canShare(one.request, other.request),
+      (kind, most) => this.#sendTogether(kind, Math.min(most, MAX_BATCH_KEYS)),
+    )
   }
 
   add(call: Pending<R, D>): void {
-    const { request } = call
-    const known = this.#queuesFor(request).get(request.key)
+    const { key } = call.request
+    const siblings = this.#queuesFor(call.request)
+    const known = siblings.get(key)
     const refusal = overload(known?.waiting ?? 0, this.#waiting.calls)
     if (refusal) {
       call.fail(refusal)
       return
     }
-    this.#waiting.calls++
-    const queue = known ?? this.#newQueue(request)
-    queue.waiting++
-    const last = queue.groups.at(-1)
-    const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
-    if (isOpen && this.#canJoin(last, call)) last.calls.push(call)
-    else queue.groups.push({ request, calls: [call] })
-    if (!known) this.#enqueue(queue, request)
+    const queue = known ?? new KeyQueue<R, D>(key, siblings, this.#decider.shardOf?.(key) ?? 0)
+    queue.add(call, this.#decider)
+    this.#count(queue, 1)
+    if (!known) this.#enqueue(queue)
     if (known || queue.isHeld) call.isContended = true
     this.#startSoon()
   }
 
-  #canJoin({ request, calls: [first] }: CallGroup<R, D>, call: Pending<R, D>): boolean {
-    if (first?.mayChange || call.mayChange) return false
-    return this.#decider.sameRequest(request, call.request)
+  /** Counts more or fewer calls that wait. */
+  #count(queue: KeyQueue<R, D>, more: number): void {
+    queue.waiting += more
+    this.#waiting.calls += more
   }
 
   cancel(call: Pending<R, D>): boolean {
     call.isOver = true
-    const queue = this.#queuesFor(call.request).get(call.request.key)
-    const { batch } = call
+    const { batch, request } = call
     if (batch) {
       const isWithdrawn = withdraw(batch.sending)
       this.#giveUp(batch, 1)
       return !isWithdrawn
     }
+    const queue = this.#queuesFor(request).get(request.key)
     if (!queue) return true
-    this.#waiting.calls--
-    queue.waiting--
+    this.#count(queue, -1)
     queue.cancelled++
     // A search for each one would take too long if thousands are cancelled at once.
-    if (queue.cancelled >= queue.waiting) removeCancelled(queue)
-    if (queue.groups.length === 0) this.#remove(queue)
+    if (queue.cancelled >= queue.waiting) queue.removeCancelled()
+    if (queue.groups.length > 0) return false
+    queue.siblings.delete(queue.key)
+    this.#shared.remove(queue)
+    this.#held?.remove(queue)
     return false
   }
 
@@ -89,78 +96,25 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     return purpose === 'look' ? this.#looks : this.#others
   }
 
-  #remove(queue: KeyQueue<R, D>): void {
-    queue.siblings.delete(queue.key)
-    this.#ready.remove(queue)
-    if (this.#ready.isEmpty) this.#slots.stopWaiting()
-    this.#held?.remove(queue)
-  }
-
-  #newQueue(request: R): KeyQueue<R, D> {
-    const queue: KeyQueue<R, D> = {
-      key: request.key,
-      siblings: this.#queuesFor(request),
-      groups: [],
-      waiting: 0,
-      cancelled: 0,
-      batch: undefined,
-      shard: this.#decider.shardOf?.(request.key) ?? 0,
-      isHeld: false,
-      ready: undefined,
-    }
-    queue.siblings.set(queue.key, queue)
-    return queue
-  }
-
-  #enqueue(queue: KeyQueue<R, D>, { purpose }: R): void {
-    if (purpose !== 'look' && this.#held?.addIfHeldLately(queue)) return
-    this.#addReady(queue)
-  }
-
-  #addReady(queue: KeyQueue<R, D>): void {
-    const like = alikeIn(queue)
-    if (like) this.#ready.add(queue, like)
+  #enqueue(queue: KeyQueue<R, D>): void {
+    if (queue.siblings === this.#looks || !this.#held?.addIfHeldLately(queue)) this.#shared.add(queue)
   }
 
   #start(): void {
-    for (;;) {
-      const kind = this.#ready.next(this.#underWay.values())
-      if (!kind || !this.#slots.hasRoom()) break
-      const most = this.#ready.shareOf(kind, this.#underWay.values(), this.#slots.free)
-      const queues = this.#take(kind, Math.min(most, MAX_BATCH_KEYS))
-      this.#ready.wasSent(kind)
-      if (queues.length > 0) this.#decide(queues, kind.like)
-    }
+    this.#shared.start()
     this.#held?.start()
   }
 
-  #take({ like, items }: Kind<Alike<R>, KeyQueue<R, D>>, most: number): KeyQueue<R, D>[] {
-    const taken: KeyQueue<R, D>[] = []
-    const others: KeyQueue<R, D>[] = []
-    for (const queue of items) {
-      if (taken.length === most) break
-      removeCancelled(queue)
-      this.#ready.remove(queue)
-      const own = alikeIn(queue)
-      if (!own) continue
-      // If its first calls were cancelled, the next ones may ask for something else.
-      if (this.#ready.areAlike(like, own)) taken.push(queue)
-      else others.push(queue)
-    }
-    for (const queue of others) this.#addReady(queue)
-    return taken
-  }
-
-  #decide(queues: readonly KeyQueue<R, D>[], like: Alike<R>): void {
+  #sendTogether(kind: Kind<Alike<R>, KeyQueue<R, D>>, most: number): void {
+    const queues = this.#take(kind, most)
+    if (queues.length === 0) return
     const batch = this.#send(queues, false)
-    this.#slots.take(batch)
-    this.#underWay.set(batch, { like, size: queues.length })
-    const groups = queues.map(({ groups: [first] }) => first as CallGroup<R, D>)
+    this.#shared.begin(batch, kind.like, queues.length)
+    const groups = queues.map(({ first }) => first)
     this.#decider
       .decideTogether(groups, (group) => this.#done(batch, group), batch)
       .then((held) => {
-        this.#slots.leave(batch)
-        this.#underWay.delete(batch)
+        this.#shared.leave(batch)
         for (const group of held) {
           for (const call of group.calls) call.hold()
           this.#hold(batch, group)
@@ -169,16 +123,28 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       })
   }
 
+  #take({ like, items }: Kind<Alike<R>, KeyQueue<R, D>>, most: number): KeyQueue<R, D>[] {
+    const taken: KeyQueue<R, D>[] = []
+    for (const queue of items) {
+      if (taken.length === most) break
+      queue.removeCancelled()
+      this.#shared.remove(queue)
+      // If its first calls were cancelled, the next ones may ask for something else.
+      if (this.#shared.areAlike(like, queue.like)) taken.push(queue)
+      else this.#shared.add(queue)
+    }
+    return taken
+  }
+
   #send(queues: readonly KeyQueue<R, D>[], mayWait: boolean): Batch<R, D> {
     const batch: Batch<R, D> = { queues, mayWait, waiting: 0, sending: newSending() }
     for (const queue of queues) {
-      const calls = queue.groups[0]?.calls ?? []
+      const { calls } = queue.first
       for (const call of calls) call.batch = batch
       queue.batch = batch
-      queue.waiting -= calls.length
+      this.#count(queue, -calls.length)
       batch.waiting += calls.length
     }
-    this.#waiting.calls -= batch.waiting
     return batch
   }
 
@@ -198,16 +164,12 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     }
     for (const call of calls) call.batch = undefined
     queue.groups[0] = { request: group.request, calls }
-    queue.waiting += calls.length
-    this.#waiting.calls += calls.length
+    this.#count(queue, calls.length)
     queue.batch = undefined
     this.#held ??= new HeldQueues(
       (each) => this.#decideAlone(each),
       (waiting) => {
-        for (const each of waiting) {
-          each.isHeld = false
-          this.#addReady(each)
-        }
+        for (const each of waiting) this.#shared.add(each)
         this.#start()
       },
     )
@@ -215,11 +177,11 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   async #decideAlone(queue: KeyQueue<R, D>): Promise<void> {
-    removeCancelled(queue)
+    queue.removeCancelled()
+    const { first } = queue
     const batch = this.#send([queue], true)
-    const group = queue.groups[0] as CallGroup<R, D>
-    await this.#decider.decideAlone(group, batch)
-    this.#done(batch, group)
+    await this.#decider.decideAlone(first, batch)
+    this.#done(batch, first)
   }
 
   #done(batch: Batch<R, D>, group: CallGroup<R, D>): void {
@@ -240,8 +202,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     if (batch.waiting > 0) return
     const stuck = batch.queues.filter((queue) => queue.batch === batch)
     if (stuck.length === 0) return
-    this.#slots.abandon(batch)
-    this.#underWay.delete(batch)
+    this.#shared.abandon(batch)
     for (const queue of stuck) this.#goOn(queue)
     this.#startSoon()
   }
@@ -250,27 +211,9 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     queue.groups.shift()
     queue.batch = undefined
     queue.isHeld = false
-    const [next] = queue.groups
-    if (next) this.#enqueue(queue, next.request)
+    if (queue.groups.length > 0) this.#enqueue(queue)
     else queue.siblings.delete(queue.key)
   }
-}
-
-/** Undefined if the queue has no calls. */
-function alikeIn<R extends Queued, D>({ groups: [first], shard }: KeyQueue<R, D>): Alike<R> | undefined {
-  return first && { request: first.request, shard }
-}
-
-/** Removes the cancelled calls from the groups that were not sent. */
-function removeCancelled<R extends Queued, D>(queue: KeyQueue<R, D>): void {
-  if (queue.cancelled === 0) return
-  const sent = queue.batch ? 1 : 0
-  const groups = queue.groups.splice(sent).flatMap(({ request, calls }) => {
-    const waiting = calls.filter(({ isOver }) => !isOver)
-    return waiting.length > 0 ? [{ request, calls: waiting }] : []
-  })
-  for (const group of groups) queue.groups.push(group)
-  queue.cancelled = 0
 }
 
 /** How many calls of the group still have callers. This runs for each key of each batch. */

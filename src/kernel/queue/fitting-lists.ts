@@ -15,19 +15,14 @@ export interface QueuedList {
 }
 
 /**
- * Lists that fit into one statement. They are of one kind. All their rows differ, apart from common rows that
+ * Which lists fit into one statement. They are of one kind. All their rows differ, apart from common rows that
  * every list has, such as a limit for all users next to a limit for each user.
  */
-export class FittingLists<List extends QueuedList> {
-  readonly lists: List[]
-  readonly #rows: Set<string>
-  #isCommon: readonly boolean[]
-
-  constructor(first: List) {
-    this.lists = [first]
-    this.#rows = new Set(first.rows)
-    this.#isCommon = first.rows.map(() => false)
-  }
+export class FittingLists {
+  #first: QueuedList | undefined
+  #size = 0
+  readonly #rows = new Set<string>()
+  #isCommon: readonly boolean[] = []
 
   /** Whether the row at each place is the same one for all lists. */
   get isCommon(): readonly boolean[] {
@@ -35,25 +30,25 @@ export class FittingLists<List extends QueuedList> {
   }
 
   get isFull(): boolean {
-    const [{ rows }] = this.lists as [List]
-    const next = this.lists.length + 1
-    return next > MAX_LISTS || next * rows.length > MAX_SHARED_ROWS
+    const next = this.#size + 1
+    return next > MAX_LISTS || next * (this.#first?.rows.length ?? 0) > MAX_SHARED_ROWS
   }
 
-  /** Adds the list if it fits. The second list decides which rows are common. */
-  add(list: List): boolean {
-    const [first] = this.lists as [List]
-    if (list.kind !== first.kind || this.isFull) return false
-    const isSame = (row: string, place: number) => row === first.rows[place]
-    const isCommon = this.lists.length === 1 ? list.rows.map(isSame) : this.#isCommon
+  /** Adds the list if it fits. The first one does, and the second one decides which rows are common. */
+  add(list: QueuedList): boolean {
+    const first = this.#first
+    if (first && (list.kind !== first.kind || this.isFull)) return false
+    const isSame = (row: string, place: number) => row === first?.rows[place]
+    const isCommon = this.#size > 1 ? this.#isCommon : list.rows.map(isSame)
     const fits = list.rows.every((row, place) => {
       if (!isCommon[place]) return !this.#rows.has(row)
       const shared = list.shares[place]
-      return isSame(row, place) && shared !== undefined && shared === first.shares[place]
+      return isSame(row, place) && shared !== undefined && shared === first?.shares[place]
     })
     if (!fits) return false
+    this.#first ??= list
+    this.#size++
     this.#isCommon = isCommon
-    this.lists.push(list)
     for (const row of list.rows) this.#rows.add(row)
     return true
   }

@@ -44,10 +44,9 @@ export class HeldQueues<Q extends Queue> {
   /** Adds a queue if its row was held lately, because a statement that does not wait would usually fail. */
   addIfHeldLately(queue: Q): boolean {
     const until = this.#heldUntil.get(queue.key)
-    if (until === undefined) return false
-    if (performance.now() < until) this.#add(queue)
-    else this.#heldUntil.delete(queue.key)
-    return this.#queues.has(queue)
+    const isHeld = until !== undefined && performance.now() < until
+    if (isHeld) this.#add(queue)
+    return isHeld
   }
 
   #add(queue: Q): void {
@@ -82,6 +81,7 @@ export class HeldQueues<Q extends Queue> {
       this.#retrying = false
       const waiting = [...this.#queues]
       this.#queues.clear()
+      for (const queue of waiting) queue.isHeld = false
       this.#tryAgain(waiting)
     }, HELD_RETRY_MS)
   }

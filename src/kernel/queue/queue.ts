@@ -1,7 +1,7 @@
 import type { Sending } from '../database/connection.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../store/call.ts'
-import type { CanBeReady } from './kinds.ts'
+import type { CanBeReady } from './shared-statements.ts'
 
 /** What the queues need to know of a request. */
 export interface Queued {
@@ -32,21 +32,60 @@ export interface CallGroup<R extends Queued = Request, D = Decision> {
 }
 
 /** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
-export interface KeyQueue<R extends Queued = Request, D = Decision>
-  extends CanBeReady<Alike<R>, KeyQueue<R, D>> {
+export class KeyQueue<R extends Queued = Request, D = Decision>
+  implements CanBeReady<Alike<R>, KeyQueue<R, D>>
+{
   readonly key: string
   /** The queues that it is one of, by their keys. */
   readonly siblings: Map<string, KeyQueue<R, D>>
-  readonly groups: CallGroup<R, D>[]
-  /** How many of its calls are unsent and still wanted. */
-  waiting: number
-  /** How many cancelled calls are still in its groups. */
-  cancelled: number
-  batch: Batch<R, D> | undefined
   /** The number of the key's shard. Keys of one shard share statements. */
   readonly shard: number
+  readonly groups: CallGroup<R, D>[] = []
+  /** How many of its calls are unsent and still wanted. */
+  waiting = 0
+  /** How many cancelled calls are still in its groups. */
+  cancelled = 0
+  /** The batch that its first group is in. */
+  batch: Batch<R, D> | undefined = undefined
   /** Whether a statement found that others hold its row. */
-  isHeld: boolean
+  isHeld = false
+  ready: CanBeReady<Alike<R>, KeyQueue<R, D>>['ready'] = undefined
+
+  constructor(key: string, siblings: Map<string, KeyQueue<R, D>>, shard: number) {
+    this.key = key
+    this.siblings = siblings
+    this.shard = shard
+    siblings.set(key, this)
+  }
+
+  get like(): Alike<R> {
+    return { request: this.first.request, shard: this.shard }
+  }
+
+  /** The calls to send next, or those in the batch. A queue without calls is removed. */
+  get first(): CallGroup<R, D> {
+    return this.groups[0] as CallGroup<R, D>
+  }
+
+  add(call: Pending<R, D>, { sameRequest }: Pick<Decider<R, D>, 'sameRequest'>): void {
+    const { groups } = this
+    const last = groups.at(-1)
+    const isSent = this.batch && groups.length === 1
+    const canJoin = !isSent && !last?.calls[0]?.mayChange && !call.mayChange
+    if (last && canJoin && sameRequest(last.request, call.request)) last.calls.push(call)
+    else groups.push({ request: call.request, calls: [call] })
+  }
+
+  /** Removes the cancelled calls from the groups that were not sent. */
+  removeCancelled(): void {
+    if (this.cancelled === 0) return
+    const groups = this.groups.splice(this.batch ? 1 : 0).flatMap(({ request, calls }) => {
+      const waiting = calls.filter(({ isOver }) => !isOver)
+      return waiting.length > 0 ? [{ request, calls: waiting }] : []
+    })
+    this.groups.push(...groups)
+    this.cancelled = 0
+  }
 }
 
 /** What the queues have in common whose first calls can share a statement. */

@@ -40,11 +40,12 @@ export class ConnectionSlots {
   readonly #taken = new Set<object>()
   readonly #abandoned = new Set<object>()
   #freedAt = Number.NEGATIVE_INFINITY
-  #pauseMs = MIN_PAUSE_MS
-  /** Runs for the rest of the pause while calls wait for a slot. */
+  /** Doubles when a slot is freed. */
+  #pauseMs = MIN_PAUSE_MS / 2
+  /** Runs while calls wait, for the rest of the pause or for a statement that may be slow. */
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  /** @param onRoom Called at the end of a pause in which `hasRoom` was called. */
+  /** @param onRoom Called at the end of a pause in which `hasRoom` was called, and after `wait`. */
   constructor(count: number, onRoom: () => void) {
     this.#count = count
     this.#onRoom = onRoom
@@ -81,51 +82,25 @@ export class ConnectionSlots {
     const leftMs = this.#freedAt + this.#pauseMs - now
     // When fake timers end, the clock goes back.
     if (leftMs > 0 && leftMs <= this.#pauseMs) {
-      this.#timer = setTimeout(this.#onRoom, Math.ceil(leftMs))
-      // The timer must not keep the process alive. In some runtimes it is a number.
-      this.#timer.unref?.()
+      this.wait(Math.ceil(leftMs))
       return false
     }
     this.#abandoned.delete(stuck)
     this.#taken.delete(stuck)
-    if (this.#freedAt > Number.NEGATIVE_INFINITY) this.#pauseMs = Math.min(this.#pauseMs * 2, MAX_PAUSE_MS)
+    this.#pauseMs = Math.min(this.#pauseMs * 2, MAX_PAUSE_MS)
     this.#freedAt = now
     return true
+  }
+
+  /** Calls `onRoom` so many milliseconds later. */
+  wait(ms: number): void {
+    this.stopWaiting()
+    this.#timer = setTimeout(this.#onRoom, ms)
+    // The timer must not keep the process alive. In some runtimes it is a number.
+    this.#timer.unref?.()
   }
 
   stopWaiting(): void {
     clearTimeout(this.#timer)
   }
-}
-
-// How many keys or lists go into one statement, so that the server and this process work at the same time.
-
-/** This many keys or lists are always worth a statement. */
-export const WORTH_ONE = 24
-
-/**
- * Whether the `ready` keys or lists are worth one more statement. They are if they are at least as many as the
- * statements under way have, or `WORTH_ONE`.
- *
- * While the server works on one statement, calls collect for the next one. If each key were sent at once,
- * server and process would wait for each other half of the time. With few callers, no call waits for the answer
- * of another.
- */
-export function isWorthOne(ready: number, underWay: number): boolean {
-  return ready > 0 && ready >= Math.min(underWay, WORTH_ONE)
-}
-
-/** With this many for each slot, a burst goes to all free slots. */
-const WORTH_ALL = 128
-
-/**
- * How many of the `ready` keys go into the next statement. It is all of them in most cases.
- *
- * If none is under way, many are sent in two halves. While the server works on one half, this process works on
- * the answers of the other. The callers of a half ask again together, so the halves stay apart.
- */
-export function batchShare(ready: number, underWay: number, freeSlots: number): number {
-  const share = Math.max(Math.ceil(ready / freeSlots), WORTH_ALL)
-  const splits = underWay === 0 && freeSlots > 1 && ready >= 2 * WORTH_ONE
-  return splits ? Math.min(share, Math.ceil(ready / 2)) : share
 }

@@ -1,20 +1,13 @@
-import type { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
-import { type CanBeReady, type Kind, Kinds, type UnderWay } from './kinds.ts'
-import { RowQueues, type Waiter } from './row-queues.ts'
-import { atEndOfTurn, ConnectionSlots } from './slots.ts'
+import { RowQueues } from './row-queues.ts'
+import { type Kind, SharedStatements } from './shared-statements.ts'
+import { atEndOfTurn } from './slots.ts'
+import { SlotsInTurn } from './slots-in-turn.ts'
+import { type ListBatch, type Verdict, WaitingList } from './waiting-list.ts'
 import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
 const MAX_STATEMENTS = 4
-
-/** The rows that a statement found of a list, and whether they decide the list. */
-export interface Verdict<Found> {
-  readonly found: Found | undefined
-  readonly isDecided: boolean
-  /** Why the list has failed, while others of its statement may be charged. */
-  readonly failure?: RatelimitError | undefined
-}
 
 /**
  * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
@@ -41,61 +34,6 @@ export interface Turn<Found> {
   giveUp(): void
 }
 
-class WaitingList<List extends QueuedList, Found>
-  implements
-    Turn<Found>,
-    QueuedList,
-    Waiter<ListBatch<List, Found>>,
-    CanBeReady<string, WaitingList<List, Found>>
-{
-  readonly rows: readonly string[]
-  readonly kind: string
-  readonly shares: QueuedList['shares']
-  readonly list: List
-  readonly comes: Promise<Found | undefined>
-  come!: (found: Found | undefined) => void
-  fail!: (error: unknown) => void
-  isBehind = false
-  first = 0
-  batch: ListBatch<List, Found> | undefined = undefined
-  hasTried = false
-  ready: Kind<string, WaitingList<List, Found>> | undefined = undefined
-  /** The verdict of the statement that left it undecided. The list goes on alone. */
-  undecided: Verdict<Found> | undefined = undefined
-  /** Its caller has given up. */
-  isOver = false
-  readonly #turns: Turns<List, Found>
-
-  constructor(turns: Turns<List, Found>, list: List) {
-    this.#turns = turns
-    this.list = list
-    this.rows = list.rows
-    this.kind = list.kind
-    this.shares = list.shares
-    this.comes = new Promise((resolve, reject) => {
-      this.come = resolve
-      this.fail = reject
-    })
-  }
-
-  mayWait(): Promise<void> {
-    return this.#turns.mayWait(this)
-  }
-
-  leave(): void {
-    this.#turns.leave(this)
-  }
-
-  giveUp(): void {
-    this.#turns.giveUp(this)
-  }
-}
-
-interface ListBatch<List extends QueuedList, Found> {
-  readonly lists: WaitingList<List, Found>[]
-  slots: ConnectionSlots
-}
-
 /**
  * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
  * of one statement. Lists of one kind that are ready at the same time share a statement. A list that this
@@ -103,18 +41,16 @@ interface ListBatch<List extends QueuedList, Found> {
  */
 export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
-  readonly #shared = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
-  readonly #alone = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
+  /** For lists that are the first for each of their rows, if these are free. */
+  readonly #shared = new SharedStatements<string, WaitingList<List, Found>>(
+    MAX_STATEMENTS,
+    (one, other) => one === other,
+    (kind, most) => this.#sendTogether(kind, most),
+  )
+  readonly #alone = new SlotsInTurn<ListBatch<List, Found>>(MAX_STATEMENTS)
   /** For lists alone that may wait for rows that others hold. */
-  readonly #patient = new ConnectionSlots(MAX_STATEMENTS, () => this.#start())
+  readonly #patient = new SlotsInTurn<ListBatch<List, Found>>(MAX_STATEMENTS)
   readonly #queues = new RowQueues<WaitingList<List, Found>, ListBatch<List, Found>>()
-  /** The lists that are the first for each of their rows, if these are free, by their kinds. */
-  readonly #ready = new Kinds<string, WaitingList<List, Found>>((one, other) => one === other)
-  readonly #readyAlone = new Set<WaitingList<List, Found>>()
-  /** The batches that are going to wait for rows, and what to call when they may. */
-  readonly #readyToWait = new Map<ListBatch<List, Found>, () => void>()
-  /** The shared batches that still have callers. */
-  readonly #underWay = new Map<ListBatch<List, Found>, UnderWay<string>>()
   #waiting = 0
   /** Callers who were just answered mostly ask again within so many microtasks. */
   readonly #startSoon = atEndOfTurn(() => this.#start(), 64)
@@ -127,103 +63,98 @@ export class Turns<List extends QueuedList, Found> {
   enter(list: List): Turn<Found> {
     const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
     if (refusal) throw refusal
-    const one = new WaitingList<List, Found>(this, list)
+    const one = new WaitingList<List, Found>(list)
     this.#queues.enter(one)
     this.#waiting++
-    one.isBehind = !this.#getReady(one)
+    const isBehind = !this.#getReady(one)
     this.#startSoon()
-    return one
+    return {
+      isBehind,
+      comes: one.comes,
+      mayWait: () => this.#mayWait(one),
+      leave: () => this.#leave(one),
+      giveUp: () => this.#giveUp(one),
+    }
   }
 
   #getReady(one: WaitingList<List, Found>): boolean {
     if (!this.#queues.isFirst(one, undefined)) return false
-    if (one.undecided) this.#readyAlone.add(one)
-    else this.#ready.add(one, one.kind)
+    const { alone } = one
+    if (alone) this.#alone.enter(alone, () => this.#beginAlone(one, alone))
+    else this.#shared.add(one)
     return true
   }
 
   #start(): void {
-    for (const [batch, begin] of this.#readyToWait) {
-      if (!this.#patient.hasRoom()) break
-      this.#readyToWait.delete(batch)
-      this.#patient.take(batch)
-      begin()
-    }
-    for (const one of this.#readyAlone) {
-      if (!this.#alone.hasRoom()) break
-      const batch = this.#openBatch(this.#alone)
-      this.#addTo(one, batch)
-      one.come(one.undecided?.found)
-    }
-    for (;;) {
-      const kind = this.#ready.next(this.#underWay.values())
-      if (!kind || !this.#shared.hasRoom()) return
-      this.#sendTogether(kind)
-      this.#ready.wasSent(kind)
-    }
+    this.#patient.start()
+    this.#alone.start()
+    this.#shared.start()
   }
 
-  #openBatch(slots: ConnectionSlots): ListBatch<List, Found> {
-    const batch = { lists: [], slots }
-    slots.take(batch)
-    return batch
+  #beginAlone(one: WaitingList<List, Found>, batch: ListBatch<List, Found>): void {
+    this.#waiting--
+    this.#queues.start(one, batch)
+    one.come(one.found)
   }
 
-  #sendTogether(kind: Kind<string, WaitingList<List, Found>>): void {
-    const most = this.#ready.shareOf(kind, this.#underWay.values(), this.#shared.free)
-    const batch = this.#openBatch(this.#shared)
-    const lists = kind.items
-    let fitting: FittingLists<WaitingList<List, Found>> | undefined
-    const mayBeCommon = this.#mayBeCommon(lists)
-    for (const ready of lists) {
-      const candidates = [ready]
-      for (const one of candidates) {
-        if (fitting && !fitting.add(one)) continue
-        fitting ??= new FittingLists(one)
-        const next = this.#addTo(one, batch)
-        if (mayBeCommon)
-          candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
-      }
-      if (fitting?.isFull || batch.lists.length >= most) break
-    }
-    const sent = batch.lists.map(({ list }) => list)
-    this.#underWay.set(batch, { like: kind.like, size: sent.length })
+  #sendTogether({ like, items }: Kind<string, WaitingList<List, Found>>, most: number): void {
+    const batch: ListBatch<List, Found> = { lists: [], slots: this.#shared }
+    const isCommon = this.#fill(batch, items, most)
+    const { lists } = batch
+    this.#shared.begin(batch, like, lists.length)
     const tell = (place: number, found: Found) => {
-      const one = batch.lists[place]
+      const one = lists[place]
       if (!one) return
       one.come(found)
       // Its caller waits no more, so the batch can be abandoned without it.
       one.isOver = true
     }
-    this.#decide(sent, fitting?.isCommon ?? [], tell).then(
+    const sent = lists.map(({ list }) => list)
+    this.#decide(sent, isCommon, tell).then(
       (verdicts) => this.#decided(batch, verdicts),
       (error) => {
-        for (const one of batch.lists) one.fail(error)
+        for (const one of lists) one.fail(error)
         this.#end(batch)
       },
     )
+  }
+
+  /** Moves ready lists that can share a statement into the batch. Returns which rows all of them have. */
+  #fill(
+    batch: ListBatch<List, Found>,
+    ready: ReadonlySet<WaitingList<List, Found>>,
+    most: number,
+  ): readonly boolean[] {
+    const fitting = new FittingLists()
+    const mayBeCommon = this.#mayBeCommon(ready)
+    for (const each of ready) {
+      const candidates = [each]
+      for (const one of candidates) {
+        if (!fitting.add(one.list)) continue
+        this.#notReady(one)
+        batch.lists.push(one)
+        const next = this.#queues.start(one, batch)
+        if (mayBeCommon)
+          candidates.push(...next.filter((own) => !own.alone && this.#queues.isFirst(own, batch)))
+      }
+      if (fitting.isFull || batch.lists.length >= most) break
+    }
+    return fitting.isCommon
   }
 
   /**
    * Whether more lists wait for a row of the first ready list than could share its statement without that row.
    * If few do, the row would leave out all others.
    */
-  #mayBeCommon(lists: ReadonlySet<WaitingList<List, Found>>): boolean {
-    const [first] = lists
-    return first !== undefined && this.#queues.longest(first.rows) >= lists.size
-  }
-
-  /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
-  #addTo(one: WaitingList<List, Found>, batch: ListBatch<List, Found>): readonly WaitingList<List, Found>[] {
-    this.#notReady(one)
-    batch.lists.push(one)
-    return this.#queues.start(one, batch)
+  #mayBeCommon(ready: ReadonlySet<WaitingList<List, Found>>): boolean {
+    const [first] = ready
+    return first !== undefined && this.#queues.longest(first.rows) >= ready.size
   }
 
   #notReady(one: WaitingList<List, Found>): void {
     this.#waiting--
-    this.#readyAlone.delete(one)
-    this.#ready.remove(one)
+    this.#shared.remove(one)
+    if (one.alone) this.#alone.remove(one.alone)
   }
 
   /**
@@ -234,21 +165,18 @@ export class Turns<List extends QueuedList, Found> {
     const back: WaitingList<List, Found>[] = []
     const waitedFor = new Set<string>()
     batch.lists.forEach((one, place) => {
-      const verdict = verdicts[place]
-      if (verdict?.failure) {
-        one.fail(verdict.failure)
-        return
-      }
+      const { found, isDecided = false, failure } = verdicts[place] ?? {}
       // A list whose caller has given up ends here, and sends nothing more.
-      if (verdict?.isDecided || one.isOver) {
-        one.come(verdict?.found)
-        return
+      if (failure) one.fail(failure)
+      else if (isDecided || one.isOver) one.come(found)
+      else {
+        const isFirst = !one.rows.some((row) => waitedFor.has(row))
+        if (isFirst || one.hasTried) one.alone = { lists: [one], slots: this.#alone }
+        one.found = found
+        one.hasTried = true
+        for (const row of one.rows) waitedFor.add(row)
+        back.unshift(one)
       }
-      const isFirst = !one.rows.some((row) => waitedFor.has(row))
-      if (isFirst || one.hasTried) one.undecided = verdict ?? { found: undefined, isDecided: false }
-      one.hasTried = true
-      for (const row of one.rows) waitedFor.add(row)
-      back.unshift(one)
     })
     for (const one of back) this.#queues.putBack(one)
     this.#waiting += back.length
@@ -263,7 +191,6 @@ export class Turns<List extends QueuedList, Found> {
   }
 
   #free(batch: ListBatch<List, Found>): void {
-    this.#underWay.delete(batch)
     const rows = batch.lists.flatMap((list) => list.rows)
     this.#queues.end(rows, batch)
     this.#goOn(rows)
@@ -277,38 +204,32 @@ export class Turns<List extends QueuedList, Found> {
     }
   }
 
-  mayWait({ batch }: WaitingList<List, Found>): Promise<void> {
+  #mayWait({ batch }: WaitingList<List, Found>): Promise<void> {
     if (!batch) return Promise.resolve()
     batch.slots.leave(batch)
     batch.slots = this.#patient
     this.#startSoon()
     return new Promise((resolve) => {
-      this.#readyToWait.set(batch, resolve)
+      this.#patient.enter(batch, resolve)
     })
   }
 
-  leave({ batch }: WaitingList<List, Found>): void {
+  #leave({ batch }: WaitingList<List, Found>): void {
     if (batch && batch.slots !== this.#shared) this.#end(batch)
   }
 
-  giveUp(one: WaitingList<List, Found>): void {
+  #giveUp(one: WaitingList<List, Found>): void {
     if (one.isOver) return
     one.isOver = true
     const { batch } = one
-    if (batch) {
-      if (batch.lists.some(({ isOver }) => !isOver)) return
-      this.#readyToWait.get(batch)?.()
-      this.#readyToWait.delete(batch)
+    if (!batch) {
+      this.#notReady(one)
+      this.#queues.dequeue(one)
+      this.#goOn(one.rows)
+      this.#startSoon()
+    } else if (batch.lists.every(({ isOver }) => isOver)) {
       batch.slots.abandon(batch)
       this.#free(batch)
-      return
     }
-    this.#notReady(one)
-    this.#queues.dequeue(one)
-    this.#goOn(one.rows)
-    if (this.#ready.isEmpty) this.#shared.stopWaiting()
-    if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
-    if (this.#readyToWait.size === 0) this.#patient.stopWaiting()
-    this.#startSoon()
   }
 }

@@ -20,18 +20,11 @@ export interface WaitingCalls {
  * if there is room.
  */
 export function overload(ofKey: number, waiting: number): RatelimitError | undefined {
-  if (ofKey >= MAX_OF_KEY) {
-    return new RatelimitError(
-      'OVERLOADED',
-      `${MAX_OF_KEY} calls of this key wait for the database already. This one was not sent.`,
-      { contended: true },
-    )
-  }
-  if (waiting < MAX_WAITING) return undefined
-  return new RatelimitError(
-    'OVERLOADED',
-    `${MAX_WAITING} calls wait for the database already. This one was not sent.`,
-  )
+  const contended = ofKey >= MAX_OF_KEY
+  if (!contended && waiting < MAX_WAITING) return undefined
+  const calls = contended ? `${MAX_OF_KEY} calls of this key` : `${MAX_WAITING} calls`
+  const message = `${calls} wait for the database already. This one was not sent.`
+  return new RatelimitError('OVERLOADED', message, { contended })
 }
 
 interface RoomEntry {

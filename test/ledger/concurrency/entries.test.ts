@@ -1,9 +1,10 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
-import { beforeAll, expect, inject, test } from 'vitest'
+import { beforeAll, expect, inject, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { createLedger, writeEntries } from '../../support/ledger.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { randomFrom } from '../../support/random.ts'
 
 // The entries that commit are the charges that commit, whoever calls at the same time.
@@ -113,6 +114,40 @@ test('the short wait for a new row does not bound what the application waits for
   await other.query('commit')
   for (const answer of await Promise.all(calls)) expect(answer).toMatchObject({ success: true })
   expect(entries.map(({ key }) => key).toSorted()).toEqual(['new', 'with an id'])
+})
+
+test('what the application waits for delays no call of others, and no few calls of the limiter', async () => {
+  let goOn = () => {}
+  const ended = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  let waiting = 0
+  const { db, quota } = quotaOf('waiting', async (_tx, entries) => {
+    if (entries.length < 24) return
+    waiting++
+    await ended
+  })
+  const besideIt = (prefix: string) =>
+    new Ratelimit({ timeout: false, db, prefix, limiter: Ratelimit.fixedWindow(10, '1d') })
+  const [one, other] = [besideIt('one'), besideIt('other')]
+  const keys = Array.from({ length: 30 }, (_, i) => `key ${i}`)
+  const inLists = (key: string) =>
+    limitAll([
+      { ratelimit: quota, key },
+      { ratelimit: one, key },
+    ])
+  for (const key of keys) await inLists(key)
+  const lists = keys.map(inLists)
+  const calls = keys.map((key) => quota.limit(`${key}, alone`))
+  await vi.waitUntil(() => waiting === 2, PATIENTLY)
+  const few = [
+    limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'another' }))),
+    quota.limit('another'),
+    quota.getRemaining('another'),
+  ]
+  expect(await Promise.all(few)).toMatchObject([{ success: true }, { success: true }, { limit: 1200 }])
+  goOn()
+  for (const { success } of await Promise.all([...lists, ...calls])) expect(success).toBe(true)
 })
 
 // postgres.js prepares COMMIT too. If its name is gone, that rolls back, and postgres.js reports a commit.
