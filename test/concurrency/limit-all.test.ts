@@ -2,12 +2,13 @@ import { expect, test } from 'vitest'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { holdRows, untilWaiting } from '../support/locks.ts'
+import { times } from '../support/runs.ts'
 import { deadlocks } from '../support/statistics.ts'
 
 // Slow: a deadlock needs many rounds of many connections to show.
 
 const CONNECTIONS = 24
-const ROUNDS = 3
+const ROUNDS = times(3)
 const database = useDatabase()
 
 test('24 connections, the same limits in opposite orders, single checks, statements for many keys, cleanup and resets: no deadlock', async () => {

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
+import { times } from '../support/runs.ts'
 import { deadlocks } from '../support/statistics.ts'
 
 // Slow: a deadlock needs many rounds of many connections to show.
@@ -85,7 +86,7 @@ test('statements over the same keys in opposite orders, single checks and cleanu
         cleanupProbability: 1,
       })
       const mine = process % 2 === 0 ? keys : keys.toReversed()
-      for (let round = 0; round < 25; round++) {
+      for (let round = 0; round < times(25); round++) {
         await Promise.all(mine.map((key) => ratelimit.limit(key)))
         await ratelimit.limit(`key ${process}`)
         await ratelimit.cleanup()

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
+import { times } from '../support/runs.ts'
 
 // Slow: a race needs many calls of many connections to show.
 
@@ -52,7 +53,7 @@ test.each([true, false])(
   '32 connections on new keys get exactly 5 on each, coalesce %s',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys, ${coalesce}`, { coalesce })
-    const keys = Array.from({ length: 30 }, (_, i) => `key ${i}`)
+    const keys = Array.from({ length: times(30) }, (_, i) => `key ${i}`)
     const counts: number[] = []
     for (const key of keys) {
       const answers = await Promise.all(all.map((ratelimit) => ratelimit.limit(key)))
@@ -66,7 +67,7 @@ test.each([true, false])(
   '32 connections on many new keys at once get exactly 5 on each, coalesce %s',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys at once, ${coalesce}`, { coalesce })
-    const keys = Array.from({ length: 40 }, (_, i) => `key ${i}`)
+    const keys = Array.from({ length: times(40) }, (_, i) => `key ${i}`)
     const answers = await Promise.all(
       all.map((ratelimit, turn) => {
         const mine = turn % 2 === 0 ? keys : keys.toReversed()
@@ -88,7 +89,7 @@ test('windows of 50 ms during cleanup stay within their limit, and count no gran
   await Promise.all(
     all.map(async (ratelimit, process) => {
       const key = `key ${process % 4}`
-      while (windows.size < 40) {
+      while (windows.size < times(40)) {
         const { success, reset, remaining } = await ratelimit.limit(key)
         const window = `${key} until ${reset}`
         if (success) windows.set(window, [...(windows.get(window) ?? []), remaining])
@@ -109,7 +110,7 @@ test('checks during resets get no more than the limit after each reset', async (
   const answers = await Promise.all(
     all.map(async (ratelimit, process) => {
       const own: LimitResult[] = []
-      while (resets < 30) {
+      while (resets < times(30)) {
         own.push(await ratelimit.limit('key'))
         if (process === 0) {
           await ratelimit.resetUsedTokens('key')

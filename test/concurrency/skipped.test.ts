@@ -6,6 +6,7 @@ import { Quota, reserveAll, settleExpired, spend } from '../../src/quota/index.t
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { holdRows, untilWaiting } from '../support/locks.ts'
+import { times } from '../support/runs.ts'
 
 // A call that comes again finds the row of its name, or of its id, while others hold it. It is no new call.
 
@@ -188,7 +189,7 @@ test.each([1, 2])(
     })
     await Promise.all(
       all.slice(2).map(async ({ limits }) => {
-        for (let i = 0; i < 60; i++) {
+        for (let i = 0; i < times(60); i++) {
           const answer = await reserve(limits, names[i % names.length] as string)
           expect(answer).toMatchObject({ success: true, repeated: true })
         }

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Grants are taken from exactly, whoever else takes from them at the same time.
@@ -30,7 +31,7 @@ test('32 callers use up three grants of different ends exactly, in their order',
   const taken = await Promise.all(
     others.map(async (credits, process) => {
       let sum = 0
-      for (const turn of range(20)) {
+      for (const turn of range(Math.max(times(20), 9))) {
         const rate = 1 + ((process + turn) % 3)
         const { success } = await credits.limit('org', { rate })
         if (!success) continue
@@ -89,7 +90,7 @@ test('the same grant by 24 connections is granted once', async () => {
 })
 
 test('takes, refunds, settlements, grants and voids at once add up', async () => {
-  const { own, pools, others } = creditsOn('all', 24)
+  const { own, pools, others } = creditsOn('all', Math.max(times(24), 8))
   for (const i of range(4)) await own.grant('org', 100, { id: `start ${i}`, priority: i })
   let [used, lost] = [0, 0]
   await Promise.all(
@@ -127,7 +128,7 @@ test('takes, refunds, settlements, grants and voids at once add up', async () =>
 })
 
 test('calls that need more grants than a statement has rows take all that there is, and no more', async () => {
-  const { own, pools, others } = creditsOn('many grants', 6)
+  const { own, pools, others } = creditsOn('many grants', Math.max(times(6), 3))
   await Promise.all(range(150).map((place) => own.grant('org', 2, { id: `grant ${place}` })))
   const once = (id: number) => ({ id: `call ${id}`, for: '1d' }) as const
   const granted = await Promise.all(
@@ -159,7 +160,7 @@ test('with rollbacks in between, one committed call says that little is left, on
   const common = { prefix: 'low', durable: true, timeout: false } as const
   const options = { ...common, dated: true, thresholds: [LOW] } as const
   const own = new Credits({ db: database.db, ...options })
-  for (const round of range(3)) {
+  for (const round of range(times(3))) {
     // Two grants that both pay for some calls.
     for (const part of [1, 2]) await own.grant('org', 60, { id: `${round} ${part}`, priority: part })
     const told = await Promise.all(

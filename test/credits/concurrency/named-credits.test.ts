@@ -11,6 +11,7 @@ import {
 } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
+import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Estimates with a name on credits that end, by many connections at once.
@@ -98,7 +99,7 @@ test('all processes take one name at once, and all settle it: one each', async (
 test('all processes settle one name with costs of their own: one of them counts', async () => {
   const { all, first, grant, used } = processes('costs')
   await grant('org', [100, 100, 100])
-  for (const job of range(6)) {
+  for (const job of range(times(6))) {
     const before = await used('org')
     const id = `job ${job}`
     await spend(first.of('org'), { rate: 40, id, expires: '1h' })
@@ -150,7 +151,11 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
   const { clock, all, first, grant, used } = processes('race')
   const keys = ['org 1', 'org 2']
   for (const key of keys) await grant(key, [10_000, 20_000, 30_000])
-  const names = range(48).map((i) => ({ key: keys[i % 2] as string, id: `job ${i}`, isSpent: i % 4 < 2 }))
+  const names = range(times(48)).map((i) => ({
+    key: keys[i % 2] as string,
+    id: `job ${i}`,
+    isSpent: i % 4 < 2,
+  }))
   for (const { key, id, isSpent } of names) {
     const named = { rate: 30, id, expires: '1m' } as const
     if (isSpent) await spend(first.of(key), named)
@@ -161,7 +166,7 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
   await Promise.all(
     all.map(async ({ db, month, credits, of }, place) => {
       for (const i of range(names.length)) {
-        const { key, id, isSpent } = names[(i * 5 + place) % names.length] as (typeof names)[number]
+        const { key, id, isSpent } = names[(i * 7 + place) % names.length] as (typeof names)[number]
         const actual = (i * 17) % 70
         if (place < 2) {
           const options = { as: 'release', limit: 1 } as const

@@ -6,6 +6,7 @@ import { createLedger, writeEntries } from '../../support/ledger.ts'
 import { untilWaiting } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { randomFrom } from '../../support/random.ts'
+import { times } from '../../support/runs.ts'
 
 // The entries that commit are the charges that commit, whoever calls at the same time.
 
@@ -27,7 +28,7 @@ function sums(prefix: string) {
 
 function quotaOf(prefix: string, write = writeEntries) {
   const { db } = database.connect(6)
-  const limiter = Ratelimit.fixedWindow(1200, '1d')
+  const limiter = Ratelimit.fixedWindow(times(1200), '1d')
   return {
     db,
     quota: new Ratelimit({ timeout: false, db, prefix, limiter, use: [ledger<typeof database.db>(write)] }),
@@ -42,7 +43,7 @@ test('64 callers of four processes, with refunds, lists, ids and rollbacks: the 
   await Promise.all(
     Array.from({ length: 64 }, async (_, caller) => {
       const { db, quota } = processes[caller % 4] as (typeof processes)[number]
-      for (let i = 0; i < 12; i++) {
+      for (let i = 0; i < times(12); i++) {
         const [key, rate] = [`key ${whole(KEYS)}`, 1 + whole(30)]
         const way = whole(7)
         if (way < 2) denied += (await quota.limit(key, { rate })).success ? 0 : 1

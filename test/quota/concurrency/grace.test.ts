@@ -114,7 +114,7 @@ test.each(CASES)(
       await blocker.query(`select from rate_limit_ephemeral where prefix = '${prefix}' for update`)
       const settled = settle()
       const isOver = async () => (await quotas[0].getRemaining('key')).reset > end + 100
-      await vi.waitUntil(isOver, PATIENTLY)
+      await vi.waitUntil(isOver, { ...PATIENTLY, interval: 50 })
       await blocker.query('commit')
       const answer = cost < 6 ? { returned: 6 - cost, remaining: 10 } : { remaining: 10 }
       expect(await settled).toMatchObject(isList ? [answer, answer] : [answer])

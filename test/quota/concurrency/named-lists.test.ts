@@ -14,6 +14,7 @@ import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Estimates over several limits with a name, by many connections at once.
@@ -80,7 +81,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
   const { clock, all, credits, used } = await processes('race')
   const keys = ['org 1', 'org 2']
   for (const key of keys) await credits.grant(key, 100_000)
-  const names = range(48).map((i) => ({ key: keys[i % 2] as string, id: `job ${i}` }))
+  const names = range(times(48)).map((i) => ({ key: keys[i % 2] as string, id: `job ${i}` }))
   const first = all[0] as (typeof all)[number]
   for (const { key, id } of names) await spend(first.of(key), { rate: 30, id, expires: '1m' })
   clock.advance(60_000)
@@ -88,7 +89,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
   await Promise.all(
     all.map(async ({ db, month, credits: own, of }, place) => {
       for (const i of range(names.length)) {
-        const { key, id } = names[(i * 5 + place) % names.length] as (typeof names)[number]
+        const { key, id } = names[(i * 7 + place) % names.length] as (typeof names)[number]
         const actual = (i * 17) % 70
         if (place < 2) {
           const ratelimit = place === 0 ? month : own

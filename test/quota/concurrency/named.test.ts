@@ -6,6 +6,7 @@ import { Quota, settleExpired } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -70,7 +71,7 @@ test.each(['a c', 'z c'])(
     const used = new Map<string, number>()
     await Promise.all(
       all.map(async ({ db, quota }, place) => {
-        for (const i of range(20)) {
+        for (const i of range(times(20))) {
           const name = names[(i * 5 + place) % names.length] as (typeof names)[number]
           const cost = 1 + names.indexOf(name)
           if ((i + place) % 3 === 0) {
@@ -179,7 +180,7 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
       }),
   )
   const [quota] = limits as [Credits]
-  const names = range(60).map((i) => ({ key: `key ${i % 3}`, id: `job ${i}` }))
+  const names = range(Math.max(times(60), 24)).map((i) => ({ key: `key ${i % 3}`, id: `job ${i}` }))
   for (const key of ['key 0', 'key 1', 'key 2']) await quota.grant(key, 1000)
   for (const { key, id } of names) await quota.reserve(key, { rate: 10, id, expires: '1m' })
   clock.advance(60_000)

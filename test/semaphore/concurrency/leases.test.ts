@@ -7,6 +7,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
 import { holdRows } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { times } from '../../support/runs.ts'
 import { flushStatistics } from '../../support/statistics.ts'
 import { type Interval, mostAtOnce } from '../../support/sweep-line.ts'
 import { watch } from '../../support/watch.ts'
@@ -25,7 +26,7 @@ function held(answer: Lease | NoLease): Lease {
 
 test('24 workers have at most 5 leases at once, though some are never released, and the updates are HOT', async () => {
   const intervals: Interval[] = []
-  const endsAt = performance.now() + 4000
+  const endsAt = performance.now() + times(4000)
   let abandoned = 0
   await flushStatistics(database, [])
   const workers = Array.from({ length: 24 }, async () => {
@@ -68,7 +69,7 @@ test('24 workers have at most 5 leases at once, though some are never released, 
 
 test('first leases of new keys: 16 connections get exactly 3 each', async () => {
   const all = Array.from({ length: 16 }, () => process(3, 60_000, 'new keys'))
-  for (let key = 0; key < 20; key++) {
+  for (let key = 0; key < times(20); key++) {
     const answers = await Promise.all(all.map((exports) => exports.acquire(`key ${key}`)))
     expect(answers.filter(({ success }) => success)).toHaveLength(3)
   }
@@ -91,7 +92,7 @@ test('a process that takes each slot again at once starves no other', async () =
   const waits = await Promise.all(
     others.map(async (other) => {
       const ms: number[] = []
-      for (let i = 0; i < 10; i++) {
+      for (let i = 0; i < times(10); i++) {
         const from = performance.now()
         const job = held(await other.acquire('org', { timeout: 30_000 }))
         ms.push(performance.now() - from)
