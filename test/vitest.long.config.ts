@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 import { ENTRIES } from './support/entries.ts'
 import { PATIENTLY } from './support/patience.ts'
-import { CONTRACT, distributed, named, project, without, withoutWings } from './support/projects.ts'
+import { CONTRACT, distributed, isolated, named, project, without, withoutWings } from './support/projects.ts'
 import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
@@ -66,6 +66,7 @@ function suite(
 /** What is decided in memory, or by statements that are the same for distributed tables. */
 const BEFORE_STATEMENTS = [
   'behaviour/answers/deny-cache',
+  'behaviour/answers/pairs',
   'behaviour/postgres/exact',
   'prefetch/answers/busy-process',
 ]
@@ -73,7 +74,8 @@ const BEFORE_STATEMENTS = [
 /** What the other drivers and versions of Drizzle must do like those of `npm test`. */
 const drivers: readonly TestProjectConfiguration[] = [
   project('pglite', '1.0', ...CONTRACT),
-  named('pglite 0.45 busy', project('pglite', '0.45', 'busy')),
+  named('pglite 0.45 long', project('pglite', '0.45', 'statements', 'outages', 'tables', 'postgres', 'busy')),
+  named('pglite 0.45 waiting', isolated(project('pglite', '0.45', 'waiting'))),
   project('node-postgres', '0.45', ...CONTRACT),
   // Wings send their statements as the kernel does, so its concurrency shows what the driver does to them.
   withoutWings('concurrency', project('postgres-js', '0.45', ...CONTRACT, 'tables', 'concurrency')),

@@ -50,6 +50,9 @@ type Folder =
 /** The folders of the contract that every driver keeps, with each version of Drizzle. */
 export const CONTRACT: readonly Folder[] = ['drivers', 'transactions', 'statements', 'outages']
 
+/** What shows that a database works: the vectors and everyday calls, alone and in transactions. */
+export const SMOKE: readonly Folder[] = ['drivers', 'transactions']
+
 /** What is the same on every database, and asks one. */
 export const SAME: readonly Folder[] = ['answers', 'quotas', 'routes']
 
