@@ -64,7 +64,7 @@ function exportOf(checker: Checker, exported: TypeSymbol): Export {
   const properties =
     kind === 'call' ? [] : checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(symbol))
   const all = properties.map((each) => ({ name: each.name, nodes: nodesOf(each) }))
-  const members = all.filter(({ nodes }) => nodes.some(isPossible))
+  const members = all.filter(({ nodes }) => nodes.some(isPossible)).toSorted(byPlace(fileOf(node)))
   return { name, node, kind, members, statics: kind === 'class' ? staticsOf(checker, symbol) : [] }
 }
 
@@ -72,6 +72,20 @@ function kindOf(name: string, node: Node): Export['kind'] {
   if (is.isClassDeclaration(node)) return 'class'
   if (!is.isInterfaceDeclaration(node) && !is.isTypeAliasDeclaration(node)) return 'call'
   return /(Options|Config|Request|Terms|Once)$/.test(name) ? 'given' : 'type'
+}
+
+/** Those of the file first. The order of the compiler changes with what it has read before. */
+function byPlace(first: string): (one: Member, other: Member) => number {
+  return ({ nodes: [one] }, { nodes: [other] }) => {
+    if (!one || !other) return 0
+    const [file, otherFile] = [fileOf(one), fileOf(other)]
+    if (file === otherFile) return one.pos - other.pos
+    return file === first || (otherFile !== first && file < otherFile) ? -1 : 1
+  }
+}
+
+function fileOf(node: Node): string {
+  return node.getSourceFile().fileName
 }
 
 function staticsOf(checker: Checker, symbol: TypeSymbol): Member[] {
