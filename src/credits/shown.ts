@@ -27,7 +27,8 @@ import { grantOnce } from './grant-balance.ts'
 import { grant, grantsOf, voidGrant } from './grants.ts'
 import { GRANT } from './keys.ts'
 import { accountOf, readSums } from './read.ts'
-import { endingStatement, leastLeftStatement, MAX_READ } from './sql/all-keys.ts'
+import type { Sums } from './seen.ts'
+import { endingStatement, leastLeftStatement, MAX_READ, mostUsedStatement } from './sql/all-keys.ts'
 import { usageOf } from './usage.ts'
 
 // What credits show to operators, and let them do. The page knows the rows of undated credits by itself.
@@ -130,6 +131,11 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
   return {
     rule: 'what was granted, each grant until its end',
     keys: (asked) => leastLeft(checker, asked),
+    mostUsed: async ({ db, top, now }) => {
+      const values = { clock: now, part: '', size: top }
+      const rows = await ask(checker, 'most used', mostUsedStatement, values, { db })
+      return rows.map((row) => ({ key: String(row['key']), ...usageOf({ now, ...sumsIn(row) }) }))
+    },
     look: async (key) => {
       const [sums] = await readSums(checker, [account(key).key], undefined)
       const { granted, used } = mustHave(sums)
@@ -162,14 +168,17 @@ async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAske
   const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
   return {
     keys: rows.map((row) => {
-      const [limit, used] = [exactNumber(row['granted']), exactNumber(row['used'])]
-      const left = Math.max(limit - used, 0)
-      return { key: String(mustHave(row['key'])), used, limit, left, reset: Number.POSITIVE_INFINITY }
+      const { limit, used, remaining: left, reset } = usageOf({ now, ...sumsIn(row) })
+      return { key: String(mustHave(row['key'])), used, limit, left, reset }
     }),
     total: number('total'),
     full: number('nothing'),
     cut: number('seen') >= MAX_READ ? `the ${inDigits(MAX_READ)} grants that end last` : undefined,
   }
+}
+
+function sumsIn(row: Row): Omit<Sums, 'now'> {
+  return { granted: exactNumber(row['granted']), used: exactNumber(row['used']) }
 }
 
 async function ending(checker: Checker, { size, now }: { size: number; now: number }): Promise<Held[]> {
@@ -191,7 +200,8 @@ function ask(
   name: string,
   build: typeof endingStatement,
   values: Readonly<Record<string, string | number>>,
+  own: Parameters<typeof runOnce>[0] = connection,
 ): Promise<readonly Row[]> {
   const statement = kept(table.statements, name, () => build(table.table))
-  return uncharged(runOnce(connection, statement, { prefix: namespace.prefix, ...values }))
+  return uncharged(runOnce(own, statement, { prefix: namespace.prefix, ...values }))
 }

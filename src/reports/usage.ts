@@ -13,6 +13,7 @@ import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter, checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
+import { shownIn } from '../shared/shown.ts'
 import { type LimiterRows, type PlanOf, REPORT_NAMES, type ReportOptions, readingOf } from './rows.ts'
 import { usageStatement } from './sql/usage.ts'
 import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
@@ -112,9 +113,11 @@ export async function usage(
   checkOptions(options, USAGE_NAMES)
   const { tx, top = 10 } = options
   const reading = { ...readingOf(of, tx), top }
-  const own = ownLimiterOf(of)
+  const handle = handleIn(of)
+  const own = handle?.checker.terms.limiter
   const { limiter = own, limiterOf = options.limiterOf }: Partial<LimiterRows> = of
   if (limiterOf === undefined) {
+    if (handle?.funded) return usageOfFunds(of, reading)
     checkOption(limiter !== undefined, 'usage needs either limiter or limiterOf.')
     checkLimiter(limiter)
     checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
@@ -125,14 +128,11 @@ export async function usage(
   return usageByPlan(reading, limiterOf)
 }
 
-/** The limit of calls without one of their own. Undefined for a description of rows. */
-function ownLimiterOf(of: object): Limiter | undefined {
-  const handle = handleIn(of)
-  checkOption(
-    !handle?.funded,
-    'usage reads one row of a key. Dated credits have a row for each grant: see grants.',
-  )
-  return handle?.checker.terms.limiter
+/** The keys that have used most of what has several rows, which says itself what they have used. */
+async function usageOfFunds(of: object, { db, top, clock }: TopReading): Promise<KeyUsage[]> {
+  const { mostUsed } = (await shownIn(of)?.load()) ?? {}
+  checkOption(mostUsed !== undefined, 'ratelimit must be a limiter of this version of the package.')
+  return mostUsed({ db, top, now: await timeOf(db, clock) })
 }
 
 /** The keys that have used most under one limit. */

@@ -1,4 +1,6 @@
+import type { Usage } from '../kernel/answers/results.ts'
 import { HANDLE } from '../kernel/base/handle.ts'
+import type { Database } from '../kernel/database/database.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import type { Call } from '../kernel/store/call.ts'
@@ -26,6 +28,14 @@ export interface KeysAsked {
   readonly part: string
   readonly offset: number
   readonly size: number
+  /** Unix milliseconds. */
+  readonly now: number
+}
+
+/** How many of the keys to list that have used most. */
+export interface MostUsedAsked {
+  readonly db: Database
+  readonly top: number
   /** Unix milliseconds. */
   readonly now: number
 }
@@ -118,6 +128,8 @@ export interface ShownParts {
   keys?(asked: KeysAsked): Promise<ShownKeys>
   /** Undefined if the key has no row. */
   look?(key: string, now: number): Promise<ShownKey | undefined>
+  /** The usage of the keys that have used most. */
+  mostUsed?(asked: MostUsedAsked): Promise<(Usage & { readonly key: string })[]>
   readonly holdings?: readonly Holding[]
   readonly acts?: readonly Act[]
 }

@@ -5,7 +5,7 @@ import { ROWS } from '../../kernel/limits/rows.ts'
 import { builder, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn, isOfKind } from '../../kernel/sql/columns.ts'
 
-// What operators see of the dated credits of all keys.
+// What reports and operators see of the dated credits of all keys.
 
 /** The most rows of grants that are read to find the keys with least left: those that expire last. */
 export const MAX_READ = 20_000
@@ -22,9 +22,8 @@ function isLive(table: RateLimitTable, parameters: Parameters): SQL {
   return sql`${and(isOfPrefix, or(isGrant, isOfKind(ROWS.balance, table)))}`
 }
 
-/** The statement that finds the keys that have least left of what was granted, and how many there are. */
-export function leastLeftStatement(table: RateLimitTable): Statement {
-  const parameters = new Parameters()
+/** The live rows of keys that have a part: of each what was granted, and what was used or is owed. */
+function liveRows(table: RateLimitTable, parameters: Parameters): SQL {
   const key = sql`coalesce(${ofGrant(table.key)}, ${ofDebt(table.key)})`
   const granted = sql`case when ${isOfKind(ROWS.credits, table)} then ${fromColumn('prevCount', table.prevCount)} else 0::float8 end`
   const rows = builder
@@ -36,6 +35,27 @@ export function leastLeftStatement(table: RateLimitTable): Statement {
     .from(table)
     // A row of another program has no such key, which is in no part.
     .where(sql`${isLive(table, parameters)} and strpos(${key}, ${parameters.text('part')}) > 0`)
+  return rows.getSQL()
+}
+
+/** The statement that finds the keys that have used most. */
+export function mostUsedStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  return parameters.render(
+    sql`select key, ${exact(sql`granted`)} as granted, ${exact(sql`used`)} as used from (
+        select key, sum(granted) as granted, sum(used) as used
+        from (${liveRows(table, parameters)}) as live
+        group by key
+      ) as summed
+      where used > 0::float8
+      order by used desc, key
+      limit ${parameters.number('size')}::bigint`,
+  )
+}
+
+/** The statement that finds the keys that have least left of what was granted, and how many there are. */
+export function leastLeftStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
   return parameters.render(
     sql`select key, ${exact(sql`granted`)} as granted, ${exact(sql`used`)} as used, total, nothing, seen from (
         select *, count(*) over () as total, count(*) filter (where used >= granted) over () as nothing
@@ -43,7 +63,7 @@ export function leastLeftStatement(table: RateLimitTable): Statement {
           select key, sum(granted) as granted, sum(used) as used, max(rows) as seen
           from (
             select *, count(*) over () as rows
-            from (${rows.getSQL()} order by expires_at desc limit ${sql.raw(String(MAX_READ))}) as few
+            from (${liveRows(table, parameters)} order by expires_at desc limit ${sql.raw(String(MAX_READ))}) as few
           ) as live
           group by key
         ) as summed

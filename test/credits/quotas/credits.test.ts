@@ -62,6 +62,32 @@ test('all calls have one order of ids, also of those beyond the first plane of U
   expect((await credits.grants('org')).map(({ used }) => used)).toEqual([2, 0])
 })
 
+test('usage lists the keys that have used most, by the grants that have not ended and what is owed', async () => {
+  const { credits, clock } = creditsOn()
+  await credits.grant('team', 10, { id: 'a' })
+  await credits.grant('team', 10, { id: 'b' })
+  await credits.limit('team', { rate: 15 })
+  await credits.grant('org', 10, { id: 'ends', expires: '1d', priority: 0 })
+  await credits.grant('org', 10, { id: 'stays' })
+  await credits.limit('org', { rate: 12 })
+  await credits.limit('owing', { rate: 1, force: true })
+  await credits.grant('new', 10, { id: 'a' })
+  const { reset } = await credits.getRemaining('org')
+  const team = { key: 'team', limit: 20, used: 15, remaining: 5, reset }
+  const owing = { key: 'owing', limit: 0, used: 1, remaining: 0, reset }
+  expect(await usage(credits)).toEqual([team, { key: 'org', ...(await credits.getRemaining('org')) }, owing])
+  expect(await usage(credits, { top: 1 })).toEqual([team])
+  clock.advance(DAY_MS)
+  const org = { key: 'org', limit: 10, used: 2, remaining: 8, reset }
+  expect(await usage(credits)).toEqual([team, org, owing])
+  await database.db.transaction(async (tx) => {
+    await credits.limit('org', { rate: 8, tx })
+    expect(await usage(credits, { tx })).toEqual([team, { ...org, used: 10, remaining: 0 }, owing])
+  })
+  const limiterOf = () => Ratelimit.fixedWindow(1, '1d')
+  await expect(usage(credits as never, { limiterOf })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+})
+
 test('calls take by priority, then by end, then by age, then by id', async () => {
   const { clock, credits, left } = creditsOn()
   await credits.grant('org', 10, { id: 'forever' })
@@ -597,7 +623,6 @@ test('what does not go together is refused before any SQL, also without types', 
     () => untyped.blockUntilReady('org', 0, { limiter }),
     () => block(untyped, 'org', '1m'),
     () => untyped.settle('text', 1),
-    () => usage(untyped),
     () => untyped.voidGrant.call(new Credits({ db: watched.db, prefix: 'undated' }), 'org', 'a'),
     ...['inMemoryBlock', 'keepEnded', 'limiter', 'onOtherPlan'].map(
       (option) => async () => new Credits({ ...config, [option]: true }),

@@ -175,6 +175,7 @@ async function callCredits(prefix: string): Promise<void> {
   )
   if (spent.success) await spent.release()
   await openPages({ credits })
+  expect(await usage(credits)).toHaveLength(3)
   await credits.grants('one')
   await credits.voidGrant('one', 'stays')
 }
