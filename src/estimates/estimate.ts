@@ -28,6 +28,6 @@ export function namingOf({ id, expires, once }: OnceOptions & (Naming | Unnamed)
     'expires needs an id: the reservation then has a name.',
   )
   if (id === undefined) return undefined
-  checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
+  checkOption(once === undefined, 'id cannot be combined with once. A name is charged once anyway.')
   return { id, expires }
 }

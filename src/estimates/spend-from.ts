@@ -121,7 +121,10 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
   }
   const isEnforced = calls.every(({ checker }) => !checker.terms.reporting.dryRun)
-  checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
+  checkOption(
+    isEnforced,
+    'spend cannot be combined with dryRun. The limits deny together, so none can be tried by itself.',
+  )
 }
 
 async function spendTogether(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {

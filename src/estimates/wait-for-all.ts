@@ -1,6 +1,7 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { LimitAllResult, LimitResult } from '../kernel/answers/results.ts'
 import { whenAborted } from '../kernel/base/abort.ts'
+import type { Database } from '../kernel/database/database.ts'
 import { channels } from '../kernel/diagnostics.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
@@ -16,50 +17,33 @@ import { callsOf, combined } from '../kernel/lists/requests.ts'
 import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
-import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
+import { checkSignal, type Patience, untilAllowed } from '../shared/until-allowed.ts'
 import { type Attempt, attemptOf } from './attempt.ts'
-import { blockUntilReady } from './block-until-ready.ts'
+import { checkWithin } from './check-within.ts'
 import { isPaidByFunds } from './funds.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
 /**
- * Waits until one call is allowed, or until the time is over.
+ * Waits until one call is allowed, or until the time is over. The time also ends a check that is under way, and
+ * what that has charged is given back, unless it has used an id. A call with an id, or with rows that had to be
+ * found, is a list.
  *
  * @throws RatelimitError `INVALID_DURATION`, `INVALID_OPTION`
  */
-export function waitForOne(
+export async function waitForOne(
   each: LimiterCall,
   timeout: Duration,
   { signal, once }: Pick<BlockOptions, 'signal' | 'once'>,
 ): Promise<LimitResult> {
-  if (once || isPaidByFunds(each)) return waitForList(each, timeout, { signal, once })
-  return blockUntilReady(each.checker, each.call, timeout, signal)
-}
-
-/**
- * Waits for a call that is a list, because it has an id or rows that had to be found. The time also ends a
- * check that is under way, and what that has charged is given back, unless it has used an id.
- */
-async function waitForList(
-  each: LimiterCall,
-  timeout: Duration,
-  { signal, once }: Pick<BlockOptions, 'signal' | 'once'>,
-): Promise<LimitResult> {
-  const { checker, call } = each
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-  checkSignal(signal)
-  checkOption(!checker.joined(undefined), 'blockUntilReady cannot wait inside a transaction.')
-  const { prefix } = checker.rows.namespace
+  checkWait('blockUntilReady', [each], signal)
   const ids = [await idCall(once, [each])]
-  const check = (leftMs: number, denial: Attempt | undefined) =>
-    attemptWithin(leftMs, denial, [each], ids, signal)
-  const answering = () =>
-    untilAllowed({ timeoutMs, signal }, check, (waitMs) =>
-      channels.wait?.publish({ prefix, key: call.key, waitMs }),
-    )
-  const { answered } = await watched([each], undefined, answering, (last) => reportsOf(last.answered))
-  return (answered[0] as Answered).answer
+  const isList = once !== undefined || isPaidByFunds(each)
+  const [answered] = await waitFor([each], { timeoutMs, signal }, (leftMs, denial) =>
+    isList ? attemptWithin(leftMs, denial, [each], ids, signal) : checkWithin(leftMs, denial, each, signal),
+  )
+  return (answered as Answered).answer
 }
 
 /**
@@ -75,21 +59,43 @@ export async function waitForAll<Request extends Requested>(
   { wait, signal, once, tx }: AllOptions & PatientOptions,
 ): Promise<LimitAllResult<Request>> {
   const timeoutMs = parseDuration(wait, 'wait', 0)
-  checkSignal(signal)
   const calls = await callsOf(requests)
-  const isJoined = calls.some(({ checker }) => checker.joined(tx))
-  checkOption(!isJoined, 'limitAll cannot wait inside a transaction.')
+  checkWait('limitAll with wait', calls, signal, tx)
   const ids = [await idCall(once, calls)]
-  const check = (leftMs: number, denial: Attempt | undefined) =>
-    attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, ids, signal)
+  const waiting = waitFor(calls, { timeoutMs, signal }, (leftMs, denial) =>
+    attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, ids, signal),
+  )
+  return combined(requests, await own(waiting))
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkWait(
+  name: string,
+  calls: readonly LimiterCall[],
+  signal: AbortSignal | undefined,
+  tx?: Database,
+): void {
+  checkSignal(signal)
+  checkOption(
+    !calls.some(({ checker }) => checker.joined(tx)),
+    `${name} cannot be combined with tx. A wait would hold the locks of the transaction.`,
+  )
+}
+
+/** The answers of the last check. */
+function waitFor(
+  calls: readonly LimiterCall[],
+  patience: Patience,
+  check: (leftMs: number, denial: Attempt | undefined) => Promise<Attempt>,
+): Promise<readonly Answered[]> {
   const onWait = (waitMs: number, { answered }: Attempt) => {
     for (const [place, { checker, call }] of calls.entries()) {
       const { prefix } = checker.rows.namespace
       if (!answered[place]?.answer.success) channels.wait?.publish({ prefix, key: call.key, waitMs })
     }
   }
-  const waiting = async () => (await untilAllowed({ timeoutMs, signal }, check, onWait)).answered
-  return combined(requests, await own(watched(calls, undefined, waiting, reportsOf)))
+  const waiting = async () => (await untilAllowed(patience, check, onWait)).answered
+  return watched(calls, undefined, waiting, reportsOf)
 }
 
 /** A check, or the last denial if the wait is over first and what the check charges is given back. */

@@ -37,7 +37,7 @@ export async function changePlan(
   checkOption(checker.terms.keepEnded, 'changePlan needs a limiter with keepEnded: true.')
   checkOption(
     !namespace.refusesOther,
-    "changePlan begins a period that onOtherPlan: 'throw' would take for one of another plan.",
+    "changePlan cannot be combined with onOtherPlan: 'throw'. The new period would be refused as one of another plan.",
   )
   const clock = namespace.clock?.() ?? null
   const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`

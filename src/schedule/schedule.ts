@@ -116,11 +116,11 @@ async function scheduleCall(
   )
   checkOption(
     !checker.terms.reporting.dryRun,
-    'schedule cannot be tried with dryRun: it promises start times.',
+    'schedule cannot be combined with dryRun. A call that passes without a charge has no place in line.',
   )
   checkOption(
     !checker.rows.namespace.ledger,
-    'schedule cannot be combined with ledger: it charges units that are not there yet.',
+    'schedule cannot be combined with ledger. Not yet: its cancel does not say what it gave back.',
   )
   const id = once && (await idOf(once, { checker, call }, withinMs))
   if (!isRequest(call)) return startNow(checker, call, id, tx)

@@ -152,11 +152,11 @@ const COMBINATIONS: readonly Combination[] = [
   [({ keepEnded, grace }) => grace !== undefined && !keepEnded, 'grace needs keepEnded: true.'],
   [
     ({ keepEnded, cleanupProbability }) => keepEnded && cleanupProbability,
-    'cleanupProbability must be 0 with keepEnded: true, because calls then sweep nothing.',
+    'keepEnded cannot be combined with cleanupProbability above 0. Calls sweep nothing, so that no period is lost.',
   ],
   [
     (_, { coalesce, connections }) => coalesce === false && connections !== undefined,
-    'connections cannot be combined with coalesce: false.',
+    'coalesce: false cannot be combined with connections. Without coalescing each call takes a connection.',
   ],
   [
     ({ durable, synchronousCommit }) => synchronousCommit && !durable,

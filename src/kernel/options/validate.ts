@@ -59,7 +59,7 @@ function checkAtLeast(
   if (atLeast < MIN_AT_LEAST || atLeast > rate) {
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 0.000001 to the rate.')
   }
-  checkOption(!force, 'atLeast cannot be combined with force: true, which takes the whole rate.')
+  checkOption(!force, 'atLeast cannot be combined with force. Force takes the whole rate at once.')
 }
 
 /** The purpose of a call with this rate, unless it is forced. */

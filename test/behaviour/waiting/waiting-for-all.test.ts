@@ -235,7 +235,10 @@ describe('refuses before any SQL', () => {
   })
 
   test('a wait in a transaction, and by limiters on one', async () => {
-    const refused = { code: 'INVALID_OPTION', message: 'limitAll cannot wait inside a transaction.' }
+    const refused = {
+      code: 'INVALID_OPTION',
+      message: expect.stringMatching(/^limitAll with wait cannot be combined/),
+    }
     await database.db.transaction(async (tx) => {
       const { of } = requestsOf('tx')
       await expect(limitAll(of(), { wait, tx } as never)).rejects.toMatchObject(refused)

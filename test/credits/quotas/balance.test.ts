@@ -244,7 +244,7 @@ test.each([false, true] as false[])('blockUntilReady speaks of itself: dated %s'
   await expect(credits.blockUntilReady('key', 0, { signal: 1 as never })).rejects.toThrow(/^signal must be/)
   await database.db.transaction(async (tx) => {
     const joined = new Credits({ db: tx, prefix: 'messages', dated })
-    await expect(joined.blockUntilReady('key', 0)).rejects.toThrow(/^blockUntilReady cannot wait/)
+    await expect(joined.blockUntilReady('key', 0)).rejects.toThrow(/^blockUntilReady cannot be combined/)
   })
 })
 

@@ -1,51 +1,20 @@
-import { type Answered, AnswerTo } from '../kernel/answers/answer.ts'
+import { AnswerTo } from '../kernel/answers/answer.ts'
 import { type Outcome, paidWith, paymentOf } from '../kernel/answers/outcome.ts'
-import type { LimitResult } from '../kernel/answers/results.ts'
-import { channels } from '../kernel/diagnostics.ts'
-import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { Timeout } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { denialAtGate } from '../kernel/engine/gate.ts'
-import { degraded, watched } from '../kernel/engine/layers.ts'
+import { degraded } from '../kernel/engine/layers.ts'
 import { publishError } from '../kernel/engine/watch.ts'
-import { checkOption } from '../kernel/options/validate.ts'
-import type { Call } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
-import { checkSignal, untilAllowed } from '../shared/until-allowed.ts'
 import { type Attempt, attemptOf } from './attempt.ts'
 
-/**
- * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
- * once.
- */
-export async function blockUntilReady(
-  checker: Checker,
-  call: Call,
-  timeout: Duration,
-  signal: AbortSignal | undefined,
-): Promise<LimitResult> {
-  const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-  checkSignal(signal)
-  checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-  const { prefix } = checker.rows.namespace
-  const answering = () =>
-    untilAllowed<Attempt>(
-      { timeoutMs, signal },
-      (leftMs, denial) => answerWithin(leftMs, checker, call, signal, denial),
-      (waitMs) => channels.wait?.publish({ prefix, key: call.key, waitMs }),
-    )
-  const { answered } = await watched([{ checker, call }], undefined, answering, ({ answered }) => answered)
-  return (answered[0] as Answered).answer
-}
-
 /** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
-async function answerWithin(
+export async function checkWithin(
   leftMs: number,
-  checker: Checker,
-  call: Call,
-  signal: AbortSignal | undefined,
   denial: Attempt | undefined,
+  { checker, call }: LimiterCall,
+  signal: AbortSignal | undefined,
 ): Promise<Attempt> {
   const { bounds } = checker.alone
   const ownMs = bounds?.time.ms ?? Number.POSITIVE_INFINITY
