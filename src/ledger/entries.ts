@@ -12,7 +12,9 @@ export function callsGranted(asked: readonly Asked[], answers: Answers): Granted
     const decision = answers[i]
     if (!decision || decision.isOther || !applies(each, decision)) return []
     const places = Array.from({ length: Math.min(decision.granted, each.calls.length) }, (_, place) => place)
-    return places.map((place) => ({ call: each.request, decision, place }))
+    const { purpose } = each.request
+    const id = typeof purpose === 'object' ? purpose.id : undefined
+    return places.map((place) => ({ call: each.request, decision, place, id }))
   })
 }
 

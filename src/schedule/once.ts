@@ -125,7 +125,7 @@ export async function cancelOnce(
     // Another process may have freed the id or used it again.
     const { granted, state } = await takeFrom(id, { ...target, clockMs: startsAt }, mark + 1, 1)
     if (granted === 0 || state.count !== mark || state.windowStart !== startsAt) return false
-    const { decision } = await checker.decide(cancelOf(call, startsAt), own.db)
+    const { decision } = await checker.decide(cancelOf(call, startsAt, id.key), own.db)
     if (decision.granted === 0) return false
     await removeRow(target, id.key)
     return true

@@ -18,7 +18,7 @@ import type { Ratelimit } from '../ratelimit.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { cancelOnce, chargeOnce, type Id, idOf, type Repeated } from './once.ts'
 import { SCHEDULE } from './sql/starts.ts'
-import { cancelOf, decide, startOf } from './start.ts'
+import { cancelOf, decide, startOf, withId } from './start.ts'
 
 /** A call with a start time. It is charged. */
 export interface Scheduled {
@@ -118,10 +118,6 @@ async function scheduleCall(
     !checker.terms.reporting.dryRun,
     'schedule cannot be combined with dryRun. A call that passes without a charge has no place in line.',
   )
-  checkOption(
-    !checker.rows.namespace.ledger,
-    'schedule cannot be combined with ledger. Not yet: its cancel does not say what it gave back.',
-  )
   const id = once && (await idOf(once, { checker, call }, withinMs))
   if (!isRequest(call)) return startNow(checker, call, id, tx)
   const { answer } = await watched(
@@ -162,7 +158,11 @@ async function scheduleIn(
 ): Promise<{ readonly answer: Scheduled | NotScheduled; readonly remaining: number }> {
   const isLook = call.rate === 0
   const look = { ...call, rate: 0, purpose: 'look', within: null } as const
-  const scheduling = { ...call, purpose: isLook ? 'look' : SCHEDULE, within: way.withinMs } as const
+  const scheduling = {
+    ...call,
+    purpose: isLook ? 'look' : withId(SCHEDULE, way.id?.key),
+    within: way.withinMs,
+  } as const
   const charge = async (at: At) => {
     const denial = isLook ? undefined : await denialAtGate(checker, call, at)
     return denial ?? (await decide(checker, scheduling, at))

@@ -3,6 +3,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { publishError } from '../kernel/engine/watch.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
+import type { OwnAction } from '../kernel/sql/decided.ts'
 import type { Request } from '../kernel/store/call.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
 import { CANCEL } from './sql/starts.ts'
@@ -46,6 +47,12 @@ export function startOf({ call, decision, place }: Outcome): {
   return { startsAt: whenAvailable(call.limiter, before, call.rate), isGiven: place < decision.granted }
 }
 
-export function cancelOf(call: Request, startsAt: number): Request {
-  return { ...call, purpose: CANCEL, rate: -call.rate, within: null, refundableUntil: startsAt }
+/** @param id The id that the call has used. */
+export function cancelOf(call: Request, startsAt: number, id?: string): Request {
+  return { ...call, purpose: withId(CANCEL, id), rate: -call.rate, within: null, refundableUntil: startsAt }
+}
+
+/** The action, which says in its entry what the id is. */
+export function withId(action: OwnAction, id: string | undefined): OwnAction {
+  return id === undefined ? action : { ...action, id }
 }

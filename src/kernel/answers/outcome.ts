@@ -72,7 +72,8 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
     return { now, params, state: block(state, now, call.rate) }
   }
   if (typeof purpose === 'object' && calls > 0) {
-    return after(limiter, decision, amount + purpose.spilt(limiter, decision, call.rate, calls))
+    const { now, params } = decision
+    return { now, params, state: purpose.after(limiter, decision, call, calls) }
   }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
   const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart

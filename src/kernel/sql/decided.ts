@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expressions, Limiter, Rules, StateColumn } from '../limits/algorithm.ts'
+import type { AnyAlgorithm, Expressions, Limiter, Numbers, Rules, StateColumn } from '../limits/algorithm.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
 import { name, type Parameters } from './builder.ts'
@@ -27,8 +27,16 @@ export interface OwnAction {
   decide(deciding: Deciding): { readonly below: Level; readonly granted: SQL }
   /** The state after the amount is taken. */
   next(taking: Taking): Expressions<StateColumn>
-  /** What the row loses in addition to the amount of the calls. */
-  spilt(limiter: Limiter, snapshot: Snapshot, rate: number, calls: number): number
+  /** The same in TypeScript, after the first of the equal calls. */
+  after(limiter: Limiter, snapshot: Snapshot, call: OwnCall, calls: number): Numbers<StateColumn>
+  /** The id that the call uses up, for its entry. */
+  readonly id?: string
+}
+
+/** What a call asks of the own action of a wing. */
+interface OwnCall {
+  readonly rate: number
+  readonly refundableUntil: number | null
 }
 
 /** What the own action of a wing decides by. */

@@ -21,7 +21,7 @@ export const SCHEDULE: OwnAction = {
   isAlone: false,
   decide: startingLater,
   next: afterStarts,
-  spilt,
+  after: startedLater,
 }
 
 /** Gives back what was not promised to later calls, and so changes what the next cancel gives back. */
@@ -31,7 +31,7 @@ export const CANCEL: OwnAction = {
   isAlone: true,
   decide: cancelling,
   next: afterCancel,
-  spilt: () => 0,
+  after: cancelled,
 }
 
 const ZERO = sql<number>`0::float8`
@@ -134,10 +134,17 @@ function afterStarts({ algorithm, amount, of, params }: Taking): Expressions<Sta
   return { ...next, prevCount: sql`greatest(${next.prevCount}, ${promised})` }
 }
 
-/**
- * What a bucket loses before the first start that has to wait, because more comes than its size, by the rule of
- * the statement.
- */
+// The same in TypeScript.
+
+function startedLater(
+  ...[limiter, snapshot, { rate }, calls]: Parameters<OwnAction['after']>
+): ReturnType<OwnAction['after']> {
+  const { state, now, params } = snapshot
+  const amount = calls * rate + spilt(limiter, snapshot, rate, calls)
+  return limiter.algorithm.numbers.consume(state, now, amount, params, 0)
+}
+
+/** What a bucket loses before the first start that has to wait, because more comes than its size. */
 function spilt(limiter: Limiter, snapshot: Snapshot, rate: number, calls: number): number {
   const { numbers, tolerance } = limiter.algorithm
   const { state, now, params } = snapshot
@@ -146,6 +153,18 @@ function spilt(limiter: Limiter, snapshot: Snapshot, rate: number, calls: number
   if (calls <= begun) return 0
   const first = whenAvailable(limiter, { ...snapshot, params: endless }, (begun + 1) * rate)
   return Math.max(numbers.available(state, first, endless) - begun * rate - params.limit, 0)
+}
+
+function cancelled(
+  ...[limiter, snapshot, { rate, refundableUntil }]: Parameters<OwnAction['after']>
+): ReturnType<OwnAction['after']> {
+  const { numbers } = limiter.algorithm
+  const { state, now, params } = snapshot
+  const availableAt = (time: number) => numbers.available(state, time, params)
+  const then = Math.min(availableAt(refundableUntil ?? now), 0)
+  const left = then < 0 ? Math.max(availableAt(whenAvailable(limiter, snapshot, 0)), 0) : 0
+  const idle = numbers.consume(state, now, 0, params, 0)
+  return { ...idle, tokens: Math.min(idle.tokens + then - left - rate, params.limit) }
 }
 
 function startsOf({ sql: { starts } }: AnyAlgorithm): StartFormulas<StateColumn, string> {

@@ -1,5 +1,5 @@
 import { type Entry, ledger } from 'drizzle-ratelimit/ledger'
-import { schedule } from 'drizzle-ratelimit/schedule'
+import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
@@ -343,7 +343,44 @@ test('ledger refuses what is no function', () => {
   expect(() => ledger(true as never)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
 })
 
-test('start times have no entries', async () => {
-  const { quota } = recording(TEN['interval bucket'])
-  await expect(schedule(quota, 'key', { within: '1h' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+test('a start time is a charge, and its cancel gives back what no later call counts on', async () => {
+  const { quota, clock, written } = recording(Ratelimit.gcra(1, '1s'))
+  const at = clock.ms
+  const starts = []
+  for (let place = 0; place < 3; place++) starts.push(await schedule(quota, 'key', { within: '10s' }))
+  const cancel = (turn: Scheduled | NotScheduled | undefined) => turn?.success && turn.cancel()
+  expect(await cancel(starts[0])).toBe(false)
+  expect(await cancel(starts[1])).toBe(false)
+  expect(await cancel(starts[2])).toBe(true)
+  const once = { id: 'event', for: '1d' } as const
+  const turn = await schedule(quota, 'key', { within: '10s', once })
+  await schedule(quota, 'key', { within: '10s', once })
+  await schedule(quota, 'key', { within: 0 })
+  expect(await cancel(turn)).toBe(true)
+  const charge = { key: 'key', at, kind: 'charge', units: 1, remaining: 0 }
+  const refund = { ...charge, kind: 'refund', units: -1 }
+  const ofEvent = { id: 'event' }
+  expect(await written()).toMatchObject([
+    ...[charge, charge, charge, refund],
+    ...[
+      { ...charge, ...ofEvent },
+      { ...refund, ...ofEvent },
+    ],
+  ])
+})
+
+test.each([
+  ['gcra', Ratelimit.gcra(1, '1s', { burst: 4 }), 3, -2],
+  // What the last refill leaves would be lost in a full bucket.
+  ['a bucket', Ratelimit.tokenBucket(3, '1s', 4), 4, -1],
+])('the entry of a cancel says which part %s has given back', async (_, limiter, rate, units) => {
+  const { quota, batches } = recording(limiter)
+  const used = async () => (await quota.getRemaining('key')).used
+  await schedule(quota, 'key', { rate: 4, within: 0 })
+  const turn = await schedule(quota, 'key', { rate, within: '10s' })
+  await schedule(quota, 'key', { rate: 1, within: '10s' })
+  const before = await used()
+  expect(turn.success && (await turn.cancel())).toBe(true)
+  expect(batches.at(-1)).toMatchObject([{ kind: 'refund', units }])
+  expect((await used()) - before).toBe(units)
 })

@@ -1,4 +1,3 @@
-import { ledger } from 'drizzle-ratelimit/ledger'
 import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { type NotScheduled, type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import fc from 'fast-check'
@@ -519,14 +518,6 @@ test.each([
   [
     'dryRun',
     () => schedule(partner(Ratelimit.gcra(5, '1m'), { dryRun: true }), 'key', { within: 0 }),
-    'INVALID_OPTION',
-  ],
-  [
-    'ledger',
-    () =>
-      schedule(partner(Ratelimit.gcra(5, '1m'), { durable: true, use: [ledger(async () => {})] }), 'key', {
-        within: 0,
-      }),
     'INVALID_OPTION',
   ],
   [

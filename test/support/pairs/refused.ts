@@ -100,11 +100,6 @@ export const REFUSED: readonly Refused[] = [
     because: 'The whole rate has one start, and may be a debt anyway.',
   },
   {
-    these: ['schedule'],
-    others: ['ledger'],
-    because: 'Not yet: its cancel does not say what it gave back.',
-  },
-  {
     these: ['spend'],
     others: ['dryRun'],
     because: 'The limits deny together, so none can be tried by itself.',
