@@ -61,10 +61,11 @@ interface Ending {
 interface EndingWithPlans extends Ending {
   readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter }
   /**
-   * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Default: the
-   * limiter's; reservations that were made with another `limiter` are then refused.
+   * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. It is asked for
+   * one key after the other, so it may use the transaction. Default: the limiter's; reservations that were made
+   * with another `limiter` are then refused.
    */
-  readonly limiterOf?: ((key: string) => Limiter) | undefined
+  readonly limiterOf?: ((key: string) => Limiter | Promise<Limiter>) | undefined
 }
 
 interface EndingWithoutPlans extends Ending {

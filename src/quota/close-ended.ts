@@ -1,3 +1,4 @@
+import { inTurn } from '../estimates/in-turn.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { distinct } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
@@ -21,7 +22,7 @@ export interface Closing {
   readonly limit: number
   /** Keys up to this one are skipped. */
   readonly after: string
-  readonly limiterOf: (key: string) => Limiter
+  readonly limiterOf: (key: string) => Limiter | Promise<Limiter>
   readonly now: number
   /** Periods that ended less than this ago stay. */
   readonly graceMs: number
@@ -50,7 +51,8 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
   // The first page has as many rows as are to be closed. If few of them have ended, the pages grow.
   for (let size = Math.min(closing.limit, MAX_PAGE); ; size = Math.min(2 * size, MAX_PAGE)) {
     const rows = await windowsAfter(closing, after, size)
-    let ended = rows.flatMap((row) => endedPeriods(row, closing))
+    const limiters = await inTurn(rows, async (row) => closing.limiterOf(keyOfRow(row)))
+    let ended = rows.flatMap((row, place) => endedPeriods(row, limiters[place] as Limiter, closing))
     // If others have locked some of the rows, the next ones are closed instead.
     while (ended.length > 0 && closed.length < closing.limit) {
       const missing = closing.limit - closed.length
@@ -74,9 +76,8 @@ async function windowsAfter(
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedPeriods(row: Row, { limiterOf, now, graceMs, ownClock }: Closing): Over[] {
+function endedPeriods(row: Row, limiter: Limiter, { now, graceMs, ownClock }: Closing): Over[] {
   const key = keyOfRow(row)
-  const limiter = limiterOf(key)
   checkLimiter(limiter)
   if (!hasPeriods(limiter) || !isOfAlgorithm(row, limiter)) return []
   const start = exactNumber(columnIn(row, 'windowStart'))

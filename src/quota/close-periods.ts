@@ -42,10 +42,10 @@ export type ClosePeriodsOptions = CommonOptions &
     | {
         readonly limiter?: never
         /**
-         * The limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Keys whose limit
-         * has no periods are skipped.
+         * The limit of a key: its customer's plan. With `hashKeys` the argument is the hash. It is asked for
+         * one key after the other, so it may use the transaction. Keys whose limit has no periods are skipped.
          */
-        readonly limiterOf: (key: string) => Limiter
+        readonly limiterOf: (key: string) => Limiter | Promise<Limiter>
       }
   )
 

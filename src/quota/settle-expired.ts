@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { Named } from '../estimates/charged.ts'
 import { CLOSING, type Opened, openedIn } from '../estimates/estimate-row.ts'
+import { inTurn } from '../estimates/in-turn.ts'
 import { nameIn } from '../estimates/names.ts'
 import type { SettleExpiredOptions } from '../estimates/settle-options.ts'
 import * as SETTLING from '../estimates/settle-options.ts'
@@ -76,7 +77,7 @@ export async function settleExpired(
   }))
   const expired = found.toSorted(inOrder)
   const [{ openOf, settleOpen }, { lockAll }] = await settling()
-  const plans = expired.map(({ name }) => limiterOf?.(name.key))
+  const plans = await inTurn(expired, async ({ name }) => limiterOf?.(name.key))
   const own = await Promise.all(
     expired.map(({ name: { key } }, place) => calledOn(handle, key, { rate: 0, limiter: plans[place] })),
   )

@@ -20,7 +20,7 @@ function rowsOf(answer: { readonly rows?: readonly unknown[] } | readonly unknow
   return 'rows' in answer && answer.rows ? answer.rows : (answer as readonly unknown[])
 }
 
-type Options = { limit?: number; after?: string; limiterOf?: (key: string) => Limiter }
+type Options = { limit?: number; after?: string; limiterOf?: (key: string) => Limiter | Promise<Limiter> }
 
 /** Closes in a transaction of its own. */
 function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter | undefined, options: Options = {}) {
@@ -218,7 +218,7 @@ test('each key is read under its own plan, and a plan without periods leaves its
   for (const [key, limiter] of Object.entries(plans)) await quota.limit(key, { limiter })
   await quota.limit('unlimited')
   const opened = clock.ms
-  const limiterOf = (key: string) => plans[key] ?? month
+  const limiterOf = async (key: string) => plans[key] ?? month
   clock.ms = opened + 10 * 3_600_000 - 1
   expect(await close(under, undefined, { limiterOf })).toEqual([])
   clock.advance(1)

@@ -172,7 +172,7 @@ test('plans of their own need limiterOf', async () => {
   await expect(end('release')).rejects.toMatchObject({ code: 'OTHER_PLAN' })
   expect(await list()).toHaveLength(1)
   const plans: string[] = []
-  const limiterOf = (key: string) => {
+  const limiterOf = async (key: string) => {
     plans.push(key)
     return limiter
   }
