@@ -15,6 +15,7 @@ beforeAll(() => createLedger(database))
 
 const UNDO = new Error('undo')
 const KEYS = 5
+const UNITS = times(1200)
 
 /** For each key, the units in the rows of the limiter and in the application's table. */
 function sums(prefix: string) {
@@ -28,7 +29,7 @@ function sums(prefix: string) {
 
 function quotaOf(prefix: string, write = writeEntries) {
   const { db } = database.connect(6)
-  const limiter = Ratelimit.fixedWindow(times(1200), '1d')
+  const limiter = Ratelimit.fixedWindow(UNITS, '1d')
   return {
     db,
     quota: new Ratelimit({ timeout: false, db, prefix, limiter, use: [ledger<typeof database.db>(write)] }),
@@ -146,7 +147,7 @@ test('what the application waits for delays no call of others, and no few calls 
     quota.limit('another'),
     quota.getRemaining('another'),
   ]
-  expect(await Promise.all(few)).toMatchObject([{ success: true }, { success: true }, { limit: 1200 }])
+  expect(await Promise.all(few)).toMatchObject([{ success: true }, { success: true }, { limit: UNITS }])
   goOn()
   for (const { success } of await Promise.all([...lists, ...calls])) expect(success).toBe(true)
 })
