@@ -74,7 +74,11 @@ export function chargeOnce<T extends object>(
     if (before) return before
     const work = async (own: Connection) => {
       // A look changes neither.
-      if (call.rate > 0) await insertEmpty(rows, own, 'as the session', true)
+      if (call.rate > 0) {
+        await insertEmpty(rows, own, 'as the session', true)
+        // A call may have used the id meanwhile. Its start may be too far ahead for `useId` to find.
+        if (await startWith(id, own)) return undefined
+      }
       const charged = await charge(own.db)
       const startsAt = startOf(charged)
       const uses = startsAt !== undefined && (await useId(id, owned(id, connection, own), startsAt))
@@ -82,11 +86,11 @@ export function chargeOnce<T extends object>(
       if (begins) await removeEmpty(rows, own)
       return { charged, startsAt, uses, begins }
     }
-    const isDone = (found: Awaited<ReturnType<typeof work>>) => found.uses || found.begins
-    const { charged, startsAt, uses } = await inTransactionIf(connection, work, isDone)
-    if (uses) return charged
+    const isDone = (found: Awaited<ReturnType<typeof work>>) => found?.uses || found?.begins || false
+    const found = await inTransactionIf(connection, work, isDone)
+    if (found?.uses) return found.charged
     // A call with the same id may have been faster, and may be what has denied this one.
-    return (await startWith(id, connection)) ?? (startsAt === undefined ? charged : undefined)
+    return (await startWith(id, connection)) ?? (found?.startsAt === undefined ? found?.charged : undefined)
   }
   const joined = checker.joined(at)
   const list = {

@@ -1,9 +1,9 @@
-import { schedule } from 'drizzle-ratelimit/schedule'
+import { type Scheduled, schedule } from 'drizzle-ratelimit/schedule'
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { untilWaiting } from '../../support/locks.ts'
+import { holdRows, untilWaiting } from '../../support/locks.ts'
 import { times } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -107,6 +107,29 @@ test('12 processes with one id have one start, and of their cancels one gives ba
     const cancelled = await Promise.all(given.map((turn) => turn.cancel()))
     expect(cancelled.filter(Boolean)).toHaveLength(1)
   }
+})
+
+test('an id has one start though a call that may wait for far less meets it as it is given', async () => {
+  const limiter = Ratelimit.gcra(1, '1m', { burst: 1 })
+  const { db } = database.connect(3)
+  const ratelimit = new Ratelimit({
+    db,
+    limiter,
+    prefix: 'a far start',
+    cleanupProbability: 0,
+    timeout: false,
+  })
+  const once = { id: 'job', for: '1m' } as const
+  for (let i = 0; i < 5; i++) await schedule(ratelimit, 'far', { within: '1h' })
+  await ratelimit.limit('near', { rate: 0.5 })
+  const holder = await holdRows(database, 'a far start', ['near'])
+  const near = schedule(ratelimit, 'near', { within: '1s', rate: 0.5, once })
+  await untilWaiting(database)
+  // The first one has found the id free.
+  const far = await schedule(ratelimit, 'far', { within: '1h', once })
+  await holder.query('commit')
+  expect(await near).toMatchObject({ success: true, repeated: true, startsAt: (far as Scheduled).startsAt })
+  expect(await schedule(ratelimit, 'near', { within: 0, rate: 0.5 })).toMatchObject({ success: true })
 })
 
 test.each(['a prefix before that of ids', 'the prefix after that of ids'])(
