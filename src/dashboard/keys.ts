@@ -1,5 +1,4 @@
 import type { Usage } from '../kernel/answers/results.ts'
-import { groupBy } from '../kernel/base/arrays.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
@@ -15,7 +14,7 @@ import { callOf, checkLimiter } from '../kernel/options/validate.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
 import type { Call } from '../kernel/store/call.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
-import { lookAtEach } from '../reports/usage-by-plan.ts'
+import { lookAtEach, lookAtPlans } from '../reports/usage-by-plan.ts'
 import { exactNumber } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Held, KeysAsked, ShownKey, ShownKeys } from '../shared/shown.ts'
@@ -87,12 +86,8 @@ async function nearestByPlan(
     const planned = await Promise.all(
       some.map(async (key) => ({ key, limiter: await planOf(limiterOf, key) })),
     )
-    const stored = planned.flatMap(({ key, limiter }) => (limiter.stored ? [{ key, limiter }] : []))
-    // The limits of one statement differ in their numbers only.
-    for (const alike of groupBy(stored, ({ limiter }) => limiter.algorithm.name)) {
-      const usages = await lookAtEach(reading, alike, now)
-      found.push(...usages.map((usage) => shownKey(usage.key, usage)))
-    }
+    const usages = await lookAtPlans(reading, planned, now)
+    found.push(...usages.map((usage) => shownKey(usage.key, usage)))
   }
   const share = ({ used, limit = 0 }: ShownKey) => used / limit
   const nearest = found.toSorted((one, other) => share(other) - share(one) || (one.key < other.key ? -1 : 1))

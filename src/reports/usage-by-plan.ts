@@ -5,7 +5,7 @@ import { groupBy } from '../kernel/base/arrays.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
-import type { Params, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { Limiter, Params, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter } from '../kernel/options/validate.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
@@ -26,9 +26,9 @@ interface Used extends Usage {
 }
 
 /** A key and its limit. */
-interface KeyPlan {
+interface KeyPlan<L extends Limiter = StoredLimiter> {
   readonly key: string
-  readonly limiter: StoredLimiter
+  readonly limiter: L
 }
 
 /** The keys that have used most, each under its own limit. */
@@ -37,18 +37,11 @@ export async function usageByPlan(reading: TopReading, limiterOf: PlanOf): Promi
   let after = ''
   for (;;) {
     const keys = await keysAfter(reading, after)
-    const limiters = await Promise.all(keys.map(async (key) => limiterOf(key)))
-    const planned = limiters.flatMap((limiter, place): KeyPlan[] => {
-      checkLimiter(limiter)
-      const key = keys[place] as string
-      return limiter.stored ? [{ key, limiter }] : []
-    })
+    const planned = await Promise.all(keys.map(async (key) => ({ key, limiter: await limiterOf(key) })))
+    for (const { limiter } of planned) checkLimiter(limiter)
     // Read for each page. With an old time, a row that changed since would look as if a wrong clock wrote it.
     const time = await timeOf(reading.db, reading.clock)
-    // The limits of one statement differ in their numbers only.
-    for (const alike of groupBy(planned, ({ limiter }) => limiter.algorithm.name)) {
-      most.push(...(await lookAtEach(reading, alike, time)))
-    }
+    most.push(...(await lookAtPlans(reading, planned, time)))
     const last = keys.at(-1)
     const isEnd = last === undefined || keys.length < MAX_PAGE
     // Not after each page, because that would sort a long list again for a few keys.
@@ -72,6 +65,21 @@ async function keysAfter({ db, table, prefix }: Reading, after: string): Promise
 /** A key and the time that decides its calendar period. */
 interface KeyPlanAt extends KeyPlan {
   readonly placedAt: number
+}
+
+/** The usage of keys whose limiters have any algorithms. Keys without usage are skipped. */
+export async function lookAtPlans(
+  reading: Reading,
+  planned: readonly KeyPlan<Limiter>[],
+  time: number,
+): Promise<Used[]> {
+  const stored = planned.flatMap(({ key, limiter }) => (limiter.stored ? [{ key, limiter }] : []))
+  const used: Used[] = []
+  // The limits of one statement differ in their numbers only.
+  for (const alike of groupBy(stored, ({ limiter }) => limiter.algorithm.name)) {
+    used.push(...(await lookAtEach(reading, alike, time)))
+  }
+  return used
 }
 
 /** The usage of keys whose limiters have one algorithm. Keys without usage are skipped. */

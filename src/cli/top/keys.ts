@@ -1,10 +1,9 @@
 import type { RateLimitTables } from '../../../schema/index.ts'
-import { groupBy } from '../../kernel/base/arrays.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { denied } from '../../reports/denied.ts'
 import { type LimiterRows, readingOf } from '../../reports/rows.ts'
 import { type KeyUsage, type OtherUsage, usage } from '../../reports/usage.ts'
-import { lookAtEach } from '../../reports/usage-by-plan.ts'
+import { lookAtPlans } from '../../reports/usage-by-plan.ts'
 import { timeOf } from '../../shared/number-columns.ts'
 import type { ModuleLimit } from '../limits.ts'
 
@@ -84,14 +83,9 @@ async function withUsage(keys: readonly TopKey[], limit: Shown, source: Source):
       return { key, limiter }
     }),
   )
-  const stored = planned.flatMap(({ key, limiter }) => (limiter.stored ? [{ key, limiter }] : []))
   const asked = readingOf(rows)
-  const time = await timeOf(asked.db, asked.clock)
-  const found = new Map<string, TopKey>()
-  // The limits of one statement differ in their numbers only.
-  for (const alike of groupBy(stored, ({ limiter }) => limiter.algorithm.name)) {
-    for (const each of await lookAtEach(asked, alike, time)) found.set(each.key, topKey(each))
-  }
+  const usages = await lookAtPlans(asked, planned, await timeOf(asked.db, asked.clock))
+  const found = new Map(usages.map((each) => [each.key, topKey(each)]))
   return keys.map((each) => ({ ...each, ...found.get(each.key), denials: each.denials }))
 }
 

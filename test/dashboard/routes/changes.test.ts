@@ -108,6 +108,25 @@ describe('a change', () => {
     expect(actions).toEqual([])
   })
 
+  test('of each kind is handed to onAction, with the key and who has made it', async () => {
+    const { db } = database
+    const api = limiterOf(db, { use: [blocks()] }).ratelimit
+    const credits = new Credits({ db, prefix: newPrefix() })
+    await credits.grant('ada', 100)
+    for (const id of ['one', 'two']) await credits.reserve('ada', { rate: 4, id, expires: '1h' })
+    const handed: DashboardAction[] = []
+    const { act } = browse({ api, credits }, { onAction: (action) => void handed.push(action) })
+    await act('api', 'ada', 'block', { for: '1h' })
+    for (const action of ['unblock', 'reset']) await act('api', 'ada', action)
+    for (const action of ['grant', 'take back']) await act('credits', 'ada', action, { amount: '9' })
+    await act('credits', 'ada', 'settle', { held: 'one', cost: '3' })
+    await act('credits', 'ada', 'release', { held: 'two' })
+    expect(handed.map(({ action, prefix, key, by }) => [action, prefix, key, by])).toEqual([
+      ...['block', 'unblock', 'reset'].map((action) => [action, api.prefix, 'ada', 'ada']),
+      ...['grant', 'take back', 'settle', 'release'].map((action) => [action, credits.prefix, 'ada', 'ada']),
+    ])
+  })
+
   test('an error of onAction is thrown on, because who has done it is not written', async () => {
     const { ratelimit } = limiterOf(database.db)
     await ratelimit.limit('user:1', { rate: 2 })
