@@ -42,7 +42,7 @@ export async function limitPage(
     },
     html`<p>${outageOf(limit)}</p>
 ${searchForm(limit, token)}
-${part === '' ? await denied(limit, now, looking) : undefined}
+${await denied(limit, part, now, looking)}
 ${await nearest(limit, part, now, looking)}
 ${part === '' ? await blocked(limit, now, looking) : undefined}
 ${part === '' ? await holdings(limit, limits, now, looking) : undefined}`,
@@ -55,21 +55,25 @@ function pageOf({ asked }: Looking, list: string): number {
   return Number.isSafeInteger(page) && page > 0 && page < 1e6 ? page : 1
 }
 
-async function denied(limit: Limit, now: number, looking: Looking): Promise<Html | undefined> {
-  if (!limit.canCount) return undefined
-  const denials = await limit.denials(now)
-  if (!denials)
+async function denied(limit: Limit, part: string, now: number, looking: Looking): Promise<Html | undefined> {
+  const denials = limit.canCount ? await limit.denials(now) : undefined
+  if (!denials) {
+    if (!limit.canCount || part !== '') return undefined
     return html`<p class="faint">Denials are not counted. Give the limiter <code>use: [countDenials()]</code> to see whom it denies.</p>`
+  }
   const { times, asked } = looking
-  const [since, , back] =
-    SINCE.find(([name]) => name === asked.get('since')) ??
-    SINCE.find(([, , , sum]) => sum(denials) > 0) ??
-    SINCE[3]
+  const chosen = SINCE.find(([name]) => name === asked.get('since'))
+  // What is searched may have been denied at another time than others.
+  const first = part === '' ? SINCE.find(([, , , sum]) => sum(denials) > 0) : undefined
+  const [since, , back] = chosen ?? first ?? SINCE[3]
   const {
     keys,
     total,
     page: at,
-  } = await pageOrLast(pageOf(looking, 'denied'), (offset) => limit.denied(now, now - back, PAGE, offset))
+  } = await pageOrLast(pageOf(looking, 'denied'), (offset) =>
+    limit.denied({ now, from: now - back, part, top: PAGE, offset }),
+  )
+  if (part !== '' && keys.length === 0 && !chosen) return undefined
   const choices = SINCE.map(([name, words]) =>
     name === since
       ? html` <strong>${words}</strong>`
@@ -81,8 +85,8 @@ async function denied(limit: Limit, now: number, looking: Looking): Promise<Html
     ),
   )
   return html`<section aria-labelledby="denied"><h2 id="denied">Denied most</h2>
-${deniedCharts(denials, times)}
-<p>Keys denied in${choices}</p>
+${part === '' ? deniedCharts(denials, times) : undefined}
+<p>Keys ${part === '' ? undefined : html`with <code>${part}</code> `}denied in${choices}</p>
 ${rows.length === 0 ? html`<p class="faint">No key was denied.</p>` : table([{ name: 'Key' }, { name: 'Denials' }], rows)}
 ${rows.length === 0 ? undefined : pager(at, total, (to) => `${hrefWith(looking, { denied: to })}#denied`)}</section>`
 }

@@ -4,7 +4,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
+import { type DeniedAsked, type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
 import type { PlanOf, Reading } from '../reports/rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import {
@@ -151,13 +151,8 @@ export class Limit {
   }
 
   /** The keys that were denied most since a time. */
-  async denied(
-    now: number,
-    from: number,
-    top: number,
-    offset: number,
-  ): Promise<{ keys: DeniedKey[]; total: number }> {
-    return this.#read(() => deniedPage(this.#reading(), { now, from, top, offset }))
+  async denied(asked: DeniedAsked): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
+    return this.#read(() => deniedPage(this.#reading(), asked))
   }
 
   /** The denials of the last hours and minutes, of a key or of all. Undefined if they are not counted. */

@@ -67,15 +67,25 @@ export async function denied(
   const reading = readingOf(of, tx)
   const now = await timeOf(reading.db, reading.clock)
   const from = since?.getTime() ?? now - DAY_MS
-  return (await deniedPage(reading, { now, from, top, offset: 0 })).keys
+  return (await deniedPage(reading, { now, from, part: '', top, offset: 0 })).keys
+}
+
+/** Which denied keys to read. */
+export interface DeniedAsked {
+  readonly now: number
+  readonly from: number
+  /** Only keys that have this part. Empty for all. */
+  readonly part: string
+  readonly top: number
+  readonly offset: number
 }
 
 /** Some of the keys that were denied since a time, and how many there are. */
 export async function deniedPage(
   { db, table, prefix }: Reading,
-  asked: { readonly now: number; readonly from: number; readonly top: number; readonly offset: number },
+  asked: DeniedAsked,
 ): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
-  const { now, top, offset } = asked
+  const { now, part, top, offset } = asked
   // The rows of minutes are kept for an hour.
   const span = asked.from > now - HOUR.ms ? MINUTE : HOUR
   const from = Math.max(asked.from, now - span.keptMs)
@@ -85,7 +95,7 @@ export async function deniedPage(
   // A row ends so long after its first denial. It is not missed if the clock went back a little, or if it ends
   // on the grid of its limiter.
   const ends = { firstEnd: from + span.keptMs - 2 * span.ms, lastEnd: from + 3 * span.keptMs }
-  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), ...ends, top, offset }
+  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), ...ends, part, top, offset }
   const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }

@@ -7,14 +7,15 @@ import { HOUR, type Span } from '../../shared/denied-rows.ts'
 
 /**
  * The statement that finds `top` of the keys with the most denials since an hour or a minute, and how many
- * there are.
+ * there are. An empty part is in every key.
  */
 export function deniedStatement(table: RateLimitTable, span: Span): Statement {
   const parameters = new Parameters()
   const key = sql.raw(`substr(key, ${span.named + 2})`)
   return parameters.render(
     sql`select ${key} as key, sum(count) as denials, count(*) over () as total
-      from (${rowsSince(table, span, parameters)}) as counted where ${key} <> ''
+      from (${rowsSince(table, span, parameters)}) as counted
+      where ${key} <> '' and strpos(${key}, ${parameters.text('part')}) > 0
       group by 1 order by denials desc, 1 limit ${parameters.number('top')}::bigint offset ${parameters.number('offset')}::bigint`,
   )
 }

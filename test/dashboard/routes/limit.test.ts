@@ -130,6 +130,29 @@ describe('the page of a limit', () => {
     expect((await found('nobody')).text).toContain('No key with <code>nobody</code> has used anything.')
   })
 
+  test('finds keys that were denied by a part of them, also if they have no row', async () => {
+    const clock = new TestClock()
+    const { ratelimit, written } = limiterOf(database.db, { clock: clock.now, limiter: NONE })
+    for (const key of ['user:ada', 'user:eve', 'org:eve', 'user:eve']) await ratelimit.limit(key)
+    await written()
+    clock.advance(60 * 60_000)
+    await ratelimit.limit('user:ada')
+    await written()
+    const { get, post } = browse({ api: ratelimit })
+    await get('?limit=api')
+    const { location } = await post('?limit=api', { key: 'eve', do: 'search' })
+    const { text } = await get(location)
+    expect(rowsIn(text, 'id="denied"')).toEqual([
+      ['user:eve', '2'],
+      ['org:eve', '1'],
+    ])
+    expect(text).toContain('<strong>7 days</strong>')
+    expect(text).not.toContain('<figure>')
+    expect((await get(`${location}&since=now`)).text).toContain('No key was denied.')
+    const none = await get((await post('?limit=api', { key: 'bob', do: 'search' })).location)
+    expect(none.text).not.toContain('id="denied"')
+  })
+
   test('finds hashed keys by a part of the hash, and says so', async () => {
     const { ratelimit, written } = limiterOf(database.db, {
       hashKeys: true,
