@@ -1,15 +1,15 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { beforeEach, expect, test, vi } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
-import { fakeTime, ownTimers } from '../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../support/timers.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
 // The timers are the test's; the driver keeps its own.
 beforeEach(fakeTime)
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 function limiterOn(db: Database, prefix: string): Ratelimit {
   return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })

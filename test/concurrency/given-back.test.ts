@@ -1,16 +1,16 @@
 import { schedule } from 'drizzle-ratelimit/schedule'
-import { afterEach, expect, inject, test, vi } from 'vitest'
+import { expect, inject, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
 import { untilWaiting } from '../support/locks.ts'
-import { fakeTime } from '../support/timers.ts'
+import { fakeTime, useFakeTime } from '../support/timers.ts'
 
 // What comes after a call has timed out is given back. Nobody waits for that, so it has no timeout.
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 const common = { timeout: '1s', cleanupProbability: 0 } as const
 

@@ -5,10 +5,11 @@ import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { holdRows, untilWaiting, waitingForLocks } from '../support/locks.ts'
-import { fakeTime } from '../support/timers.ts'
+import { fakeTime, useFakeTime } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
+useFakeTime()
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 const holders: pg.Client[] = []
 

@@ -12,12 +12,13 @@ import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { fakeTime } from '../support/timers.ts'
+import { fakeTime, useFakeTime } from '../support/timers.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
 
 // A call that gets no connection in time has sent nothing. It says so, and nothing of it is sent later.
 
 const database = useDatabase()
+useFakeTime()
 const server = usePools(database)
 /** In the test's time, which passes only where a test lets it. */
 const PATIENCE_MS = 1_000

@@ -62,7 +62,7 @@ export const ONCE: readonly Folder[] = ['unit', 'process', 'documents']
 /** What needs several connections, or says what they see. */
 export const OF_SERVERS: readonly Folder[] = ['concurrency', 'secrets', 'commands']
 
-const SETUP_FILES = ['test/support/timers.ts', 'test/support/pglite-data.mjs']
+const SETUP_FILES = ['test/support/pglite-data.mjs']
 
 const root: string = new URL('../..', import.meta.url).pathname
 

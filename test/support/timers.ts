@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { resolve } from 'node:path'
-import { aroundEach, vi } from 'vitest'
+import { afterAll, afterEach, aroundEach, vi } from 'vitest'
 
 const SOURCE = resolve('src')
 
@@ -9,20 +9,27 @@ const { setTimeout: setReal, clearTimeout: clearReal } = globalThis
 /** What a test has started knows its test. What earlier tests have left in the process does not. */
 const tests = new AsyncLocalStorage<object>()
 
-aroundEach((runTest) => tests.run({}, runTest))
+/** For a file whose tests may fake the time. It ends with each test. */
+export function useFakeTime(): void {
+  aroundEach((runTest) => tests.run({}, runTest))
+  afterEach(() => void vi.useRealTimers())
+  // As long as tests are known, each promise of the process costs more.
+  afterAll(() => tests.disable())
+}
 
 /** Where the package set each timer that has neither ended nor been cleared. */
 const places = new Map<ReturnType<typeof setTimeout>, string>()
 
 /**
- * Gives the test the timers and the monotonic clock, until `vi.useRealTimers()`. `ownTimers` says which timers
- * the package has set since then.
+ * Gives the test the timers and the monotonic clock, until `vi.useRealTimers()`, in a file that calls
+ * `useFakeTime`. `ownTimers` says which timers the package has set since then.
  *
  * Drivers and PGlite keep the real timers. A PGlite that an earlier file has left may set one each millisecond,
  * and a month of the test's time has too many of them.
  */
 export function fakeTime(): void {
   const test = tests.getStore()
+  if (!test) throw new Error('Call useFakeTime() at the top of the file.')
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   places.clear()
   const { setTimeout: set, clearTimeout: clear } = globalThis

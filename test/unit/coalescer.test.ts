@@ -8,7 +8,9 @@ import { canShare, type Decision, type Request, sameRequest } from '../../src/ke
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { stored } from '../support/stored.ts'
-import { fakeTime, ownTimers } from '../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../support/timers.ts'
+
+useFakeTime()
 
 // This needs the class: it is about statements that have no answer yet, and about which calls are in which of
 // them. A decider that answers when the test says so stands in for the database. What callers see is tested in

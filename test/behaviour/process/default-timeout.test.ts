@@ -2,10 +2,11 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
-import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
+useFakeTime()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 let prefix = 0
 

@@ -10,12 +10,13 @@ import {
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
-import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { isTake, watch } from '../../support/watch.ts'
 
 // `coalesce: false`: what calls must not share, and what must hold all the same.
 
 const database = useDatabase()
+useFakeTime()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 let prefix = 0
 

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   type DecisionMessage,
   type ErrorMessage,
@@ -10,11 +10,11 @@ import {
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 let limits = 0
 

@@ -1,11 +1,11 @@
 import { block, blocks } from 'drizzle-ratelimit/lockout'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { beforeEach, expect, test, vi } from 'vitest'
 import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
-import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 // `timeout` bounds a call, however many statements it takes.
@@ -17,7 +17,7 @@ let prefix = 0
 
 // The timers are the test's; the driver keeps its own.
 beforeEach(fakeTime)
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 const nextTurn = () => new Promise(setImmediate)
 

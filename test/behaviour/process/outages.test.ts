@@ -1,13 +1,13 @@
 import { blocks } from 'drizzle-ratelimit/lockout'
 import { schedule } from 'drizzle-ratelimit/schedule'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { PATIENTLY } from '../../support/patience.ts'
-import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -16,7 +16,7 @@ let prefix = 0
 
 // The timers are the test's; the driver keeps its own.
 beforeEach(fakeTime)
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 /** A limiter whose statements wait until the test lets them through. */
 function stalling(config: Partial<RatelimitConfig> = {}) {

@@ -4,7 +4,7 @@ import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest'
 import type { Database } from '../../../src/index.ts'
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 
 // The time of tests in which calls wait. It passes only while no statement is under way.
 
@@ -17,7 +17,7 @@ beforeAll(async () => {
   if (hasServer()) await makeConnections(database.db, 4)
 })
 beforeEach(fakeTime)
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 export async function makeConnections(db: Db, connections: number): Promise<void> {
   await Promise.all(Array.from({ length: connections }, () => db.execute('select pg_sleep(0.05)')))

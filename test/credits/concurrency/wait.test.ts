@@ -1,13 +1,13 @@
-import { afterEach, expect, inject, test, vi } from 'vitest'
+import { expect, inject, test, vi } from 'vitest'
 import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 
 // The timeout of `blockUntilReady` also ends the first check, and what that charges later is given back.
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 // postgres.js sends nothing of a call before Postgres has parsed its statement, which the lock prevents.
 const sends = inject('driver') === 'node-postgres'

@@ -1,18 +1,18 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { type DeniedOptions, denied, usage } from 'drizzle-ratelimit/reports'
 import { schedule } from 'drizzle-ratelimit/schedule'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 const NONE = Ratelimit.fixedWindow(0, '1h')
 const TWO = Ratelimit.fixedWindow(2, '1h')

@@ -7,8 +7,10 @@ import { draw } from '../../../examples/pictures/draw.ts'
 import { drawPrefetch, type Granting, playPrefetch } from '../../../examples/pictures/prefetch.ts'
 import { SCENES } from '../../../examples/pictures/scenes.ts'
 import { firstWaitMs, mostWithin, play, type Run, type Scene } from '../../../examples/pictures/traffic.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
+
+useFakeTime()
 
 // The pictures of docs/algorithms.md and docs/prefetch.md, and what the pages say about them.
 

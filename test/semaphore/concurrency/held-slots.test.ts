@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { execute } from '../../../src/kernel/database/run.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 
 const database = useDatabase()
 
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 function slots(prefix: string, limit: number): Semaphore {
   const { db } = database.connect(8)

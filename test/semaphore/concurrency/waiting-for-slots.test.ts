@@ -2,17 +2,17 @@ import diagnostics from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import type { Database, WaitMessage } from '../../../src/index.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
 import { PATIENTLY } from '../../support/patience.ts'
-import { fakeTime } from '../../support/timers.ts'
+import { fakeTime, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 
 /** A semaphore with connections of its own, as another process would have. */
 function process(prefix: string, limit: number, own: object = {}): Semaphore {

@@ -1,14 +1,14 @@
 import diagnostics from 'node:diagnostics_channel'
 import { usage } from 'drizzle-ratelimit/reports'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitError, type WaitMessage } from '../../../src/index.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-afterEach(() => void vi.useRealTimers())
+useFakeTime()
 let time = Date.UTC(2026, 0, 1)
 const clock = () => new Date(time)
 

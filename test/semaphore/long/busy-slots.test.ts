@@ -2,12 +2,14 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { randomFrom } from '../../support/random.ts'
+import { useFakeTime } from '../../support/timers.ts'
 import { pause, virtualTime } from '../../support/virtual-time.ts'
 
 // How large a part of the time slots are in use while workers wait for them. Statements run at once on the real
 // server, but each takes a millisecond of a virtual time.
 
 const database = useDatabase()
+useFakeTime()
 afterEach(() => {
   vi.useRealTimers()
   vi.restoreAllMocks()
