@@ -8,7 +8,6 @@ export interface Change extends Span {
   readonly text: string
 }
 
-/** What stands in the place of what. */
 export const swaps = (table: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>
   new Map(Object.entries(table))
 

@@ -3,27 +3,32 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { type Mutant, placesIn, sourcesAt } from './mutants.ts'
 import { type Ended, startTests } from './tests.ts'
 
-type TestsOf = (mutant: Mutant, kills: readonly string[]) => readonly Ended[]
+/** What a file of tests reaches, and what has come of it in this run. */
+export interface Covered extends Ended {
+  tries: number
+  /** The files of the mutants that it has killed. */
+  readonly kills: string[]
+}
 
 const KEPT = 'node_modules/.cache/mutants'
 const PLACES = `${KEPT}/places.json`
 
-/** Tests that have changed since they last passed run once. One that fails counts for nothing. */
-export async function coverageOf(tests: readonly string[]): Promise<TestsOf> {
+/** Finds the tests of a mutant. Those that have changed since they last passed run once. */
+export async function coverageOf(tests: readonly string[]): Promise<(mutant: Mutant) => readonly Covered[]> {
   const changed = tests.filter((test) => !existsSync(keptOf(test)))
   if (changed.length > 0) await cover(changed)
   const places: ReadonlySet<string> = new Set(JSON.parse(readFileSync(PLACES, 'utf8')))
   const kept = tests.filter((test) => existsSync(keptOf(test)))
-  const covered = kept.map((test): Ended => ({ ...JSON.parse(readFileSync(keptOf(test), 'utf8')), test }))
-  // First those that have killed others of its file, that reach little, and that are quick.
-  return ({ file, id }, kills) => {
-    const worth = ({ test, reached, ms }: Ended) =>
-      (1 + kills.filter((kill) => kill === `${file} ${test}`).length) /
-      Math.sqrt((1 + reached.length) * (1 + ms))
+  const covered = kept.map((test): Covered => {
+    return { ...JSON.parse(readFileSync(keptOf(test), 'utf8')), test, tries: 0, kills: [] }
+  })
+  return ({ file, id }) => {
+    // First those that kill much in little time, most of all in this file.
+    const worth = ({ kills, tries, ms }: Covered) =>
+      (1 + kills.length + 3 * kills.filter((each) => each === file).length) / (1 + tries) / (300 + ms)
     // A new place has the tests of its file.
-    return covered
-      .filter(({ reached }) => reached.includes(places.has(id) ? id : file))
-      .toSorted((one, other) => worth(other) - worth(one))
+    const some = covered.filter(({ reached }) => reached.includes(places.has(id) ? id : file))
+    return some.toSorted((one, other) => worth(other) - worth(one))
   }
 }
 
@@ -45,8 +50,6 @@ async function cover(tests: readonly string[]): Promise<void> {
 
 /** For a test such as `pglite 0.45: test/unit/search.test.ts`. */
 function keptOf(test: string): string {
-  const text = readFileSync(test.slice(test.indexOf(': ') + 2), 'utf8')
-  return `${KEPT}/${createHash('sha256')
-    .update(test + text)
-    .digest('base64url')}.json`
+  const text = test + readFileSync(test.slice(test.indexOf(': ') + 2), 'utf8')
+  return `${KEPT}/${createHash('sha256').update(text).digest('base64url')}.json`
 }

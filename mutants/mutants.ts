@@ -5,10 +5,8 @@ import { parseSync } from 'rolldown/utils'
 import { changesAt, type Node, type Place } from './rules.ts'
 
 /** A source file with one mistake in it. */
-export interface Mutant {
+export interface Mutant extends Pick<Place, 'id'> {
   readonly file: string
-  /** Of its place. */
-  readonly id: string
   readonly source: string
   readonly shown: string
 }
@@ -30,9 +28,8 @@ function mutantsOf(file: string): readonly Mutant[] {
   return placesIn(file, text).flatMap((place) =>
     changesAt(place, text).map((change) => {
       const line = text.slice(0, change.start).split('\n').length
-      const [before, after] = [text.slice(change.start, change.end), change.text].map(
-        (each) => each.replaceAll(/\s+/g, ' ').trim().slice(0, 80) || 'nothing',
-      )
+      const short = (each: string) => each.replaceAll(/\s+/g, ' ').trim().slice(0, 80) || 'nothing'
+      const [before, after] = [text.slice(change.start, change.end), change.text].map(short)
       const source = text.slice(0, change.start) + change.text + text.slice(change.end)
       return { file, id: place.id, source, shown: `${file}:${line} ${before} -> ${after}` }
     }),

@@ -12,7 +12,6 @@ export interface Place {
   readonly id: string
 }
 
-/** One function for another. */
 const CALLS = swaps({ floor: 'ceil', ceil: 'floor', round: 'floor', some: 'every', every: 'some' })
 
 /** Functions that can take one argument less. */
@@ -47,9 +46,10 @@ export function changesAt({ node, parents }: Place, source: string): readonly Ch
       return isNegation || isMinus ? [instead(node.argument)] : []
     }
     case 'IfStatement':
-      return [change(node.test, 'true'), change(node.test, 'false')]
     case 'WhileStatement':
-      return [change(node.test, 'false')]
+      return (node.type === 'IfStatement' ? ['true', 'false'] : ['false']).map((each) =>
+        change(node.test, each),
+      )
     case 'AwaitExpression':
       return [instead(node.argument)]
     case 'ExpressionStatement':

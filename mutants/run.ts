@@ -5,13 +5,12 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { coverageOf } from './coverage.ts'
+import { type Covered, coverageOf } from './coverage.ts'
 import { mutantsAt } from './mutants.ts'
 import { type Ended, startTests, type Tests } from './tests.ts'
 
 /** Only the mutant and what imports it are checked again. */
 const CHECK = '--noEmit -p tsconfig.build.json --incremental --tsBuildInfoFile checked.json'.split(' ')
-const TYPES: Ended = { test: 'the type checker', failed: 'An error in types.', ms: 0, reached: [] }
 
 const text = { type: 'string' } as const
 const options = { sample: text, seconds: text, tests: text, list: { type: 'boolean' } } as const
@@ -33,47 +32,51 @@ async function tryAll(): Promise<void> {
   process.chdir(folder)
   // The same random calls for every mutant.
   process.env['FC_SEED'] = '1'
-
   const tests = await startTests(false)
   const testsOf = await coverageOf(tests.files.filter((test) => RegExp(values.tests ?? '').test(test)))
-  const kills: string[] = []
+  const kills: Ended[] = []
   for (const mutant of mutants) {
     const [before, start] = [readFileSync(mutant.file, 'utf8'), performance.now()]
     tests.write(mutant.file, mutant.source)
-    const kill = await killOf(testsOf(mutant, kills), tests)
+    const all = testsOf(mutant)
+    const kill = await killOf(all, tests)
     tests.write(mutant.file, before)
-    if (kill) kills.push(`${mutant.file} ${kill.test}`)
-    const seconds = ((performance.now() - start) / 1000).toFixed(1)
-    console.log(`${kill ? 'killed' : 'survived'}: ${mutant.shown} (${seconds} s)`)
+    all.find(({ test }) => test === kill?.test)?.kills.push(mutant.file)
+    console.log(
+      `${kill ? 'killed' : 'survived'}: ${mutant.shown} (${Math.round(performance.now() - start)} ms)`,
+    )
     if (kill) console.log(`    by ${kill.test} ${kill.failed}`.slice(0, 400))
+    if (kill) kills.push(kill)
   }
   console.log(`${kills.length} killed, ${mutants.length - kills.length} survived`)
-  const killers = tests.files.filter((test) => kills.some((kill) => kill.endsWith(` ${test}`)))
-  for (const test of killers) {
-    const ended = await tests.run([{ test, ms: 20_000 }])
-    if (ended?.failed) throw new Error(`${test} fails without a mutant: ${ended.failed}`)
-  }
+  const again = await tests.run(kills.filter(({ ms }) => ms > 0).slice(-1))
+  if (again?.failed) throw new Error(`${again.test} fails without a mutant: ${again.failed}`)
   await tests.close()
   process.exit(kills.length === mutants.length ? 0 : 1)
 }
 
 /** The five best tests come first, then the type checker, and then the others, as long as there is time. */
-async function killOf(all: readonly Ended[], tests: Tests): Promise<Ended | undefined> {
-  const first = await tests.run(all.slice(0, 5))
-  if (first?.failed && first.ms > 0) return first
+async function killOf(all: readonly Covered[], tests: Tests): Promise<Ended | undefined> {
+  const first = await failureIn(all.slice(0, 5))
+  if (first && first.ms > 0) return first
   const { stdout } = spawnSync('node', ['node_modules/typescript/bin/tsc', ...CHECK], { encoding: 'utf8' })
-  if (/error TS\d/.test(stdout)) return TYPES
+  if (/error TS\d/.test(stdout)) return { test: 'the type checker', failed: '', ms: 0, reached: [] }
   let ms = Number(values.seconds ?? 30) * 1000
   let rest = all.filter((each, i) => {
     if (i >= 5) ms -= each.ms
-    return i < 5 ? first?.failed && each.test === first.test : ms > 0
+    return i < 5 ? each.test === first?.test : ms > 0
   })
   for (;;) {
-    const next = await tests.run(rest)
-    if (!next?.failed) return undefined
+    const next = await failureIn(rest)
+    const at = rest.findIndex(({ test }) => test === next?.test)
     // Of many tests one may fail by chance, and on a busy machine one may be late.
-    const at = rest.findIndex(({ test }) => test === next.test)
-    if ((await tests.run(rest.slice(at, at + 1)))?.failed) return next
+    if (!next || (await failureIn(rest.slice(at, at + 1)))) return next
     rest = rest.slice(at + 1)
+  }
+
+  async function failureIn(some: readonly Covered[]): Promise<Ended | undefined> {
+    const last = await tests.run(some)
+    for (const each of some.slice(0, 1 + some.findIndex(({ test }) => test === last?.test))) each.tries++
+    return last?.failed ? last : undefined
   }
 }

@@ -2,7 +2,6 @@ import { type Change, change, doubled, otherOperators, type Span, swaps, without
 
 /** A word, a number, an operator or a placeholder in SQL. */
 interface Word extends Span {
-  /** In lower case. */
   readonly text: string
   /** How many brackets and cases it is in. */
   readonly depth: number
@@ -10,7 +9,6 @@ interface Word extends Span {
 
 const WORD = /'[^']*'|\$+|\d+(?:\.\d+)?(?:e[+-]?\d+)?|[a-z_]\w*|::|<=|>=|<>|!=|\|\||->>?|\S/gi
 
-/** One word for another. */
 const OTHERS = swaps({
   ...{ floor: 'ceil', ceil: 'floor', round: 'floor', min: 'max', max: 'min' },
   ...{ asc: 'desc', desc: 'asc', true: 'false', false: 'true', clock_timestamp: 'now' },

@@ -74,7 +74,7 @@ export function allowanceOf(outcome: Outcome, { thresholds }: ReportedFacts): Al
   const allowed = allowedWith(
     capacityOf(limiter, snapshot),
     remainingOf(limiter, snapshot),
-    whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
+    whenWhole(limiter, snapshot, decision.isNew),
   )
   if (rate > 0 && limiter.algorithm.kind === 'window') allowed.start = state.windowStart
   if (call.atLeast !== null) allowed.granted = grantedTo(outcome)

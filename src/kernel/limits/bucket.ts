@@ -38,7 +38,7 @@ export function fillingMs(durationMs: number): number {
   if (durationMs > MAX_MS) {
     throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
   }
-  return Math.max(1, durationMs)
+  return durationMs
 }
 
 /**

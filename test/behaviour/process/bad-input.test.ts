@@ -215,6 +215,12 @@ describe('limits', () => {
   test('a bucket that takes longer than a hundred years to fill', async () => {
     expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '365d', 101))).code).toBe('INVALID_LIMIT')
   })
+  test('what a bucket may just be', () => {
+    const [least, most] = [0.000001, 2 ** 53 - 1]
+    expect(Ratelimit.tokenBucket(most, 1, least).params.periodMs).toBe(1)
+    expect(Ratelimit.gcra(most, 1, { burst: least }).params.periodMs).toBe(1)
+    expect(Ratelimit.tokenBucket(1, '36525d', 1).params.periodMs).toBe(36_525 * 86_400_000)
+  })
   test('a bucket with a tiny capacity', async () => {
     expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1s', 1e-7))).code).toBe('INVALID_LIMIT')
   })
