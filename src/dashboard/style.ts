@@ -23,6 +23,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align:
 th { font-weight: 600; }
 tbody th { font-weight: 400; }
 tbody th, td.text { min-width: 9rem; overflow-wrap: anywhere; }
+td.text { min-width: 11rem; }
 table:not(:has(thead th:nth-child(3))) { max-width: 48rem; }
 .number { font-variant-numeric: tabular-nums; text-align: right; }
 td.number { white-space: nowrap; }
@@ -66,7 +67,7 @@ button.act { background: var(--link); border-color: var(--link); color: var(--gr
 .done, .failed { border-left: 4px solid var(--good); padding: .25rem .75rem; }
 .failed { border-color: var(--bad); }
 .acts { align-items: start; display: grid; gap: 0 1.5rem; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
-@media (max-width: 50rem) {
+@media (max-width: 60rem) {
   table, tbody, tr, tbody th, td { display: block; }
   thead { display: none; }
   tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
