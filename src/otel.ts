@@ -65,7 +65,7 @@ export function instrument(options: InstrumentOptions = {}): () => void {
       waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
     }),
     listen(channels.error, ({ prefix, error }) => {
-      const isOpen = isRefusal(error)
+      const isOpen = isOfCircuit(error)
       errors.add(1, {
         'ratelimit.prefix': prefix,
         'error.type': error.code,
@@ -84,7 +84,7 @@ export function instrument(options: InstrumentOptions = {}): () => void {
 }
 
 /** The open circuit gives the error of an earlier call as the cause. The other errors have the driver's. */
-function isRefusal({ code, cause }: RatelimitError): boolean {
+function isOfCircuit({ code, cause }: RatelimitError): boolean {
   return code === 'UNREACHABLE' && cause instanceof RatelimitError
 }
 

@@ -1,5 +1,5 @@
 import { printable } from '../shared/readable.ts'
-import type { Line } from './top/table.ts'
+import type { ScreenLine } from './top/table.ts'
 import type { Pressed, Size } from './top/view.ts'
 
 /** The output of a command. */
@@ -14,7 +14,7 @@ export interface Screen {
   /** Takes the whole terminal, until `close` brings back what was there before. */
   open(listener: ScreenListener): void
   /** Replaces what it shows, from the first row on. */
-  draw(lines: readonly Line[]): void
+  draw(lines: readonly ScreenLine[]): void
   close(): void
 }
 

@@ -8,7 +8,7 @@ import type { CreditLimitOptions } from './options.ts'
 import { sumOf } from './purse.ts'
 import { readSums } from './read.ts'
 import type { Account } from './seen.ts'
-import { usageOf } from './usage.ts'
+import { usageBy } from './usage.ts'
 
 // What only the calls of dated credits need. It is loaded on first use.
 
@@ -48,5 +48,5 @@ export async function lookAtAll(
     accounts.map(({ key }) => key),
     tx,
   )
-  return sums.map(usageOf)
+  return sums.map(usageBy)
 }

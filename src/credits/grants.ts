@@ -10,8 +10,8 @@ import { NEVER_MS, newGrant, type Terms } from './grant.ts'
 import { keyOfGrant } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
 import { idOf, readAll, readSums } from './read.ts'
-import { type Account, isEndless, leftOf, type Sums } from './seen.ts'
-import { usageOf } from './usage.ts'
+import { type Account, leftOf, neverEnds, type Sums } from './seen.ts'
+import { usageBy } from './usage.ts'
 
 /** The answer of `grant`: what the key has after it. */
 export interface GrantResult extends Usage {
@@ -62,7 +62,7 @@ export async function grant(
     Number.isSafeInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY,
     `priority must be a whole number from 0 to ${MAX_PRIORITY}.`,
   )
-  const limiter = newGrant(account.limiter, { priority, ...endOf(expires) })
+  const limiter = newGrant(account.limiter, { priority, ...endIn(expires) })
   checkRate(amount, limiter, checker.rows.namespace.prefix, 'The granted amount')
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
@@ -73,14 +73,14 @@ export async function grant(
     const isRepeated = (decision.state.prevCount ?? 0) > 0
     const look = () => readSums(checker, [account.key], at)
     const [sums] = await afterChange(checker, at, GRANTED, look)
-    return { ...usageOf(sums as Sums), ...(isRepeated ? { repeated: true } : {}) }
+    return { ...usageBy(sums as Sums), ...(isRepeated ? { repeated: true } : {}) }
   })
 }
 
 const GRANTED = 'The grant was made, but not answered. The same call again grants nothing more.'
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
-function endOf(expires: DatedGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
+function endIn(expires: DatedGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
   if (expires === undefined) return { endMs: NEVER_MS, forMs: NEVER_MS }
   if (!(expires instanceof Date)) return { endMs: NEVER_MS, forMs: parseDuration(expires, 'expires') }
   const endMs = expires.getTime()
@@ -117,7 +117,7 @@ export async function grantsOf(account: Account, { tx }: TxOptions): Promise<Dat
       left: leftOf(each),
       priority: isVoided ? -1 - tokens : tokens,
       granted: lastRefill,
-      expires: isEndless(each) ? Number.POSITIVE_INFINITY : windowStart,
+      expires: neverEnds(each) ? Number.POSITIVE_INFINITY : windowStart,
       ...(windowStart > now ? {} : { ended: isVoided ? ('voided' as const) : ('expired' as const) }),
     }
   })

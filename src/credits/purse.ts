@@ -1,4 +1,4 @@
-import type { Fate, FoundRow, PayingFunds, Purse, Taking } from '../estimates/funds.ts'
+import type { FoundRow, FundsTaking, ListStatus, PayingFunds, Purse } from '../estimates/funds.ts'
 import { chargeAll } from '../estimates/send-calls.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
 import { afterCalls, paidWith } from '../kernel/answers/outcome.ts'
@@ -8,8 +8,17 @@ import type { Entry } from '../kernel/store/entry.ts'
 import { refundShared, takeShared } from './all-grants.ts'
 import { read } from './read.ts'
 import { payerOf, refunding } from './refunding.ts'
-import { type Account, debtOf, type Grant, isEndless, leftOf, netOf, type Seen, seenAfter } from './seen.ts'
-import { allowed, charged, denied } from './usage.ts'
+import {
+  type Account,
+  debtOf,
+  leftOf,
+  netOf,
+  neverEnds,
+  type Seen,
+  type SeenGrant,
+  seenAfter,
+} from './seen.ts'
+import { allowed, charged, deniedFor } from './usage.ts'
 
 /** What the grants of a key pay. */
 export function fundsOf(account: Account): PayingFunds {
@@ -30,14 +39,14 @@ export function fundsOf(account: Account): PayingFunds {
 }
 
 /** A row that pays. */
-interface Payer extends FoundRow {
+interface GrantPayer extends FoundRow {
   /** Undefined for the debt. */
-  readonly grant: Grant | undefined
+  readonly grant: SeenGrant | undefined
 }
 
 /** The grants that are to pay a call, and the debt if it takes part. */
 class Charging implements Purse {
-  readonly rows: readonly Payer[]
+  readonly rows: readonly GrantPayer[]
   readonly rate: number
   readonly has: number
   readonly #account: Account
@@ -45,8 +54,8 @@ class Charging implements Purse {
   readonly #asked: number
   readonly #isNeverDenied: boolean
 
-  constructor(account: Account, taking: Taking, seen: Seen) {
-    const { rate, rows } = planOf(account, taking, seen)
+  constructor(account: Account, taking: FundsTaking, seen: Seen) {
+    const { rate, rows } = chargingOf(account, taking, seen)
     const { dryRun } = account.checker.terms.reporting
     this.rows = rows
     // Where there is too little, a dry run lets the call pass and charges nothing.
@@ -58,12 +67,12 @@ class Charging implements Purse {
     this.#isNeverDenied = dryRun || taking.lacking === 'owed'
   }
 
-  answer(decisions: readonly Decision[], fate: Fate): Answered {
+  answer(decisions: readonly Decision[], status: ListStatus): Answered {
     const before = this.#before(decisions)
-    const parts = fate === 'charged' ? this.#parts(decisions) : []
+    const parts = status === 'charged' ? this.#parts(decisions) : []
     const after = parts.length > 0 ? this.#after(decisions) : before
     return {
-      answer: this.#answer(before, after, decisions, fate),
+      answer: this.#answer(before, after, decisions, status),
       paid: paidWith(sumOf(parts)),
       parts,
       lastsMs: this.#isNeverDenied ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
@@ -99,10 +108,10 @@ class Charging implements Purse {
     )
   }
 
-  #answer(before: Seen, after: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
-    if (fate === 'repeated') return { ...allowed(before), repeated: true }
-    if (fate === 'charged' && this.rate === this.#asked) return charged(this.#account, before, after)
-    return this.#hadFor(this.#asked, decisions) ? allowed(before) : denied(before)
+  #answer(before: Seen, after: Seen, decisions: readonly Decision[], status: ListStatus): LimitResult {
+    if (status === 'repeated') return { ...allowed(before), repeated: true }
+    if (status === 'charged' && this.rate === this.#asked) return charged(this.#account, before, after)
+    return this.#hadFor(this.#asked, decisions) ? allowed(before) : deniedFor(before)
   }
 
   #parts(decisions: readonly Decision[]): PaidPart[] {
@@ -121,7 +130,7 @@ class Charging implements Purse {
   #after(decisions: readonly Decision[]): Seen {
     return seenAfter(this.#account, this.#seen, this.rows, decisions, (place, decision) => {
       const { share: rate = 0 } = decision
-      const { call } = this.rows[place] as Payer
+      const { call } = this.rows[place] as GrantPayer
       return rate === 0 ? decision : afterCalls({ call: { ...call, rate }, decision }, 1)
     })
   }
@@ -135,7 +144,11 @@ export function sumOf(parts: readonly PaidPart[]): number {
 const MIN_LOCKED = 40
 
 /** What to charge, by what a read has seen. */
-function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; rows: readonly Payer[] } {
+function chargingOf(
+  account: Account,
+  taking: FundsTaking,
+  seen: Seen,
+): { rate: number; rows: readonly GrantPayer[] } {
   const { least, lacking } = taking
   const left = seen.grants.filter((grant) => leftOf(grant) > 0)
   const most = netOf(seen)
@@ -147,29 +160,34 @@ function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; r
   const paying = firstOf(left, rate + seen.debt)
   const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
   const asked = { rate, kind: taking.as ?? 'charge' } as const
-  const grants = (pays?: Payer['pays']) => locked.map((grant) => grantRow(account, grant, asked, pays))
-  const debt = (pays: Payer['pays']) => debtRow(account, asked, pays)
+  const grants = (pays?: GrantPayer['pays']) => locked.map((grant) => grantRow(account, grant, asked, pays))
+  const debt = (pays: GrantPayer['pays']) => debtRow(account, asked, pays)
   // A call that is never denied leaves an older debt to the next one.
   if (lacking === 'owed') return { rate, rows: isEnough ? grants() : [...grants(), debt('rest as debt')] }
   return { rate, rows: seen.debt > 0 ? [debt('debt'), ...grants('available after debt')] : grants() }
 }
 
 /** The first grants that have the amount together. */
-function firstOf(grants: readonly Grant[], amount: number): readonly Grant[] {
+function firstOf(grants: readonly SeenGrant[], amount: number): readonly SeenGrant[] {
   let [rest, length] = [amount, 0]
-  while (rest > 0 && length < grants.length) rest -= leftOf(grants[length++] as Grant)
+  while (rest > 0 && length < grants.length) rest -= leftOf(grants[length++] as SeenGrant)
   return grants.slice(0, length)
 }
 
 type AskedOf = { readonly rate: number; readonly kind: Entry['kind'] }
 
-function grantRow({ checker }: Account, grant: Grant, { rate, kind }: AskedOf, pays: Payer['pays']): Payer {
-  const endsAt = isEndless(grant) ? undefined : grant.look.state.windowStart
+function grantRow(
+  { checker }: Account,
+  grant: SeenGrant,
+  { rate, kind }: AskedOf,
+  pays: GrantPayer['pays'],
+): GrantPayer {
+  const endsAt = neverEnds(grant) ? undefined : grant.look.state.windowStart
   const call = { ...grant.request, rate, purpose: 'take' } as const
   return { checker, call, grant, pays, endsAt, isFound: true, kind }
 }
 
-function debtRow(account: Account, { rate, kind }: AskedOf, pays: Payer['pays']): Payer {
+function debtRow(account: Account, { rate, kind }: AskedOf, pays: GrantPayer['pays']): GrantPayer {
   const call = { ...debtOf(account), rate, purpose: 'take' } as const
   return { checker: account.checker, call, grant: undefined, pays, isFound: true, kind }
 }

@@ -16,7 +16,7 @@ import { fromHex } from '../shared/hex-id.ts'
 import { exactNumber } from '../shared/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
 import { DEBT, GRANT } from './keys.ts'
-import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
+import { type Account, type GrantRows, type Seen, type SeenGrant, type Sums, seenWhole } from './seen.ts'
 import {
   type GrantsSource,
   grantSumsStatement,
@@ -34,7 +34,7 @@ export function accountOf(checker: Checker, limiter: StoredLimiter, key: string)
 }
 
 /** The id of a grant. Undefined if another program has written the row. */
-export function idOf({ key }: Account, { request }: Grant): string | undefined {
+export function idOf({ key }: Account, { request }: SeenGrant): string | undefined {
   return fromHex(request.key.slice(key.length + GRANT.length))
 }
 
@@ -58,7 +58,7 @@ export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }:
 }
 
 /** Reads all grants of a key, also those that are over. */
-export async function readAll(account: Account, tx: At): Promise<Rows> {
+export async function readAll(account: Account, tx: At): Promise<GrantRows> {
   const { checker, key } = account
   const most = 2 ** 31 - 1
   return rowsIn(account, await readBy(checker, [key], tx, 'grants', grantsStatement, { ended: 1, most }))
@@ -90,9 +90,9 @@ function readBy(
   return uncharged(reading)
 }
 
-function rowsIn({ limiter, key }: Account, rows: readonly Row[]): Rows {
+function rowsIn({ limiter, key }: Account, rows: readonly Row[]): GrantRows {
   let [now, debt] = [0, 0]
-  const grants: Grant[] = []
+  const grants: SeenGrant[] = []
   for (const row of rows) {
     const rest = mustHave(row['rest'])
     const read = timeAndState(exactNumbers(row[NUMBERS]), limiter)
@@ -107,7 +107,7 @@ function rowsIn({ limiter, key }: Account, rows: readonly Row[]): Rows {
 }
 
 /** By priority, then by end, then by age. */
-function inOrder(one: Grant, other: Grant): number {
+function inOrder(one: SeenGrant, other: SeenGrant): number {
   const [a, b] = [one.look.state, other.look.state]
   return (
     a.tokens - b.tokens ||

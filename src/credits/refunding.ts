@@ -1,4 +1,4 @@
-import type { Fate, FoundRow, Purse } from '../estimates/funds.ts'
+import type { FoundRow, ListStatus, Purse } from '../estimates/funds.ts'
 import { lastFirst } from '../estimates/shares.ts'
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
 import { paidWith } from '../kernel/answers/outcome.ts'
@@ -31,8 +31,8 @@ class Refunds implements Purse {
     this.#amount = amount
   }
 
-  answer(decisions: readonly Decision[], fate: Fate): Answered {
-    const refunds = fate === 'charged' ? decisions : []
+  answer(decisions: readonly Decision[], status: ListStatus): Answered {
+    const refunds = status === 'charged' ? decisions : []
     const returned = refunds.reduce(
       (sum, decision, place) => sum + returnedTo(this.#call(place), decision),
       0,
@@ -43,7 +43,7 @@ class Refunds implements Purse {
     const answer: Allowed = {
       ...(refunds.length > 0 ? allowed(after) : this.present(decisions)),
       ...(this.#amount > 0 ? { returned } : {}),
-      ...(fate === 'repeated' ? { repeated: true } : {}),
+      ...(status === 'repeated' ? { repeated: true } : {}),
     }
     const parts = this.rows.map(({ call }) => ({ key: call.key, madeMs: undefined, amount: -call.rate }))
     return { answer, paid: paidWith(-returned), parts }

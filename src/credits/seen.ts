@@ -19,7 +19,7 @@ export interface Account {
 }
 
 /** A grant's row as it was read. */
-export interface Grant {
+export interface SeenGrant {
   /** A look at its row. */
   readonly request: Request
   readonly look: Snapshot
@@ -34,22 +34,22 @@ export interface Sums {
 }
 
 /** Rows of a key, read without a lock. */
-export interface Rows {
+export interface GrantRows {
   readonly now: number
   /** What is owed, because more was taken by force than there was. */
   readonly debt: number
   /** In the order in which calls take from them. */
-  readonly grants: readonly Grant[]
+  readonly grants: readonly SeenGrant[]
 }
 
 /** What a call needs to know of a key: what there is in all, and the grants that may take part. */
-export interface Seen extends Rows, Sums {
+export interface Seen extends GrantRows, Sums {
   /** Unix milliseconds until which there is the rate of the call, if nothing is taken: grants end. */
   readonly lastsUntil: number
 }
 
 /** What a grant has left. */
-export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): number {
+export function leftOf({ request, look }: Pick<SeenGrant, 'request' | 'look'>): number {
   return request.limiter.algorithm.numbers.available(look.state, look.now, look.params)
 }
 
@@ -61,7 +61,7 @@ export function debtOf({ key }: Pick<Account, 'key'>): Request {
 const OWED = /* @__PURE__ */ balance()
 
 /** Whether a grant never ends. */
-export function isEndless({ look }: Grant): boolean {
+export function neverEnds({ look }: SeenGrant): boolean {
   return look.state.windowStart >= NEVER_MS
 }
 
@@ -79,16 +79,16 @@ function sumsOf(grants: readonly Snapshot[], now: number): Omit<Sums, 'now'> {
   }
 }
 
-function looksOf(grants: readonly Grant[]): Snapshot[] {
+function looksOf(grants: readonly SeenGrant[]): Snapshot[] {
   return grants.map(({ look }) => look)
 }
 
 /** What a call of a rate needs to know, if all rows are known. */
-export function seenWhole(rows: Rows, rate: number): Seen {
+export function seenWhole(rows: GrantRows, rate: number): Seen {
   const { now, debt, grants } = rows
   const { granted, used } = sumsOf(looksOf(grants), now)
   let [left, lastsUntil] = [-debt, 0]
-  const endOf = ({ look }: Grant) => look.state.windowStart
+  const endOf = ({ look }: SeenGrant) => look.state.windowStart
   for (const grant of sorted(grants, (one, other) => endOf(other) - endOf(one))) {
     const own = leftOf(grant)
     if (own <= 0) continue

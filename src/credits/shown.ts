@@ -29,7 +29,7 @@ import { GRANT } from './keys.ts'
 import { accountOf, readSums } from './read.ts'
 import type { Sums } from './seen.ts'
 import { endingStatement, leastLeftStatement, MAX_READ, mostUsedStatement } from './sql/all-keys.ts'
-import { usageOf } from './usage.ts'
+import { usageBy } from './usage.ts'
 
 // What credits show to operators, and let them do. The page knows the rows of undated credits by itself.
 
@@ -47,7 +47,7 @@ const ENDS: Field = {
 }
 
 /** A form that was shown once grants once, and takes back once. */
-function idOf(once: string): string {
+function idOfForm(once: string): string {
   return `page:${once}`
 }
 
@@ -59,7 +59,7 @@ export function shownUndated(checker: Checker): ShownParts {
     about: 'Add credits to what the key has.',
     fields: [AMOUNT],
     run: async (key, values) => {
-      const once = { id: idOf(values.once), for: '1d' } as const
+      const once = { id: idOfForm(values.once), for: '1d' } as const
       const { remaining, repeated } = await grantOnce({ checker, call: callOn(key, values) }, once, undefined)
       return granted(values, remaining, repeated)
     },
@@ -69,7 +69,7 @@ export function shownUndated(checker: Checker): ShownParts {
     about: 'Charge credits as used. If the key has fewer, nothing is charged.',
     fields: [AMOUNT],
     run: async (key, values) => {
-      const once = { id: `${idOf(values.once)}:back`, for: '1d' } as const
+      const once = { id: `${idOfForm(values.once)}:back`, for: '1d' } as const
       const { answer } = await answerOnce({ checker, call: callOn(key, values) }, once, undefined)
       if (answer.degraded) {
         throw new RatelimitError(
@@ -112,7 +112,7 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     run: async (key, values) => {
       const { once, amount, expires } = values
       const ends = expires === 'never' ? {} : { expires: expires as Duration }
-      const options = { id: idOf(once), ...ends }
+      const options = { id: idOfForm(once), ...ends }
       const { remaining, repeated } = await grant(account(key), Number(amount), options)
       return granted(values, remaining, repeated)
     },
@@ -134,13 +134,13 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     mostUsed: async ({ db, top, now }) => {
       const values = { clock: now, part: '', size: top }
       const rows = await ask(checker, 'most used', mostUsedStatement, values, { db })
-      return rows.map((row) => ({ key: String(row['key']), ...usageOf({ now, ...sumsIn(row) }) }))
+      return rows.map((row) => ({ key: String(row['key']), ...usageBy({ now, ...sumsIn(row) }) }))
     },
     look: async (key) => {
       const [sums] = await readSums(checker, [account(key).key], undefined)
       const { granted, used } = mustHave(sums)
       if (granted === 0 && used === 0) return undefined
-      const { limit, remaining: left, reset } = usageOf(mustHave(sums))
+      const { limit, remaining: left, reset } = usageBy(mustHave(sums))
       return { key, used, limit, left, reset }
     },
     holdings: [
@@ -168,7 +168,7 @@ async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAske
   const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
   return {
     keys: rows.map((row) => {
-      const { limit, used, remaining: left, reset } = usageOf({ now, ...sumsIn(row) })
+      const { limit, used, remaining: left, reset } = usageBy({ now, ...sumsIn(row) })
       return { key: String(mustHave(row['key'])), used, limit, left, reset }
     }),
     total: number('total'),

@@ -5,14 +5,14 @@ import { crossedFrom } from '../kernel/answers/thresholds.ts'
 import type { Account, Sums } from './seen.ts'
 
 /** The answer about what a key has. */
-export function usageOf({ now, granted, used }: Sums): Usage {
+export function usageBy({ now, granted, used }: Sums): Usage {
   const reset = used > 0 ? Number.POSITIVE_INFINITY : now
   return { limit: granted, remaining: Math.max(granted - used, 0), reset, used }
 }
 
 /** The answer of a call that has changed nothing. */
 export function allowed(sums: Sums): Allowed {
-  const { limit, remaining, reset } = usageOf(sums)
+  const { limit, remaining, reset } = usageBy(sums)
   return allowedWith(limit, remaining, reset)
 }
 
@@ -24,7 +24,7 @@ export function charged({ checker, limiter }: Account, before: Sums, after: Sums
 }
 
 /** The answer of a call that was denied. Nothing refills, so it would stay denied. */
-export function denied(sums: Sums): Denied {
-  const { limit, remaining } = usageOf(sums)
+export function deniedFor(sums: Sums): Denied {
+  const { limit, remaining } = usageBy(sums)
   return deniedUntil(Number.POSITIVE_INFINITY, sums.now, limit, remaining)
 }

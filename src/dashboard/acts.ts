@@ -1,12 +1,12 @@
 import { reset } from '../kernel/engine/reset.ts'
 import { isPrepaid } from '../kernel/options/validate.ts'
 import { type Act, actsIn } from '../shared/shown.ts'
-import { callOn, type Rows } from './keys.ts'
+import { callByPlan, type KeyRows } from './keys.ts'
 
 // What can be done with a key of any limiter. What objects offer is in `ShownParts`.
 
 /** Resets, where the limit has them, and what the limit or the gate offers. */
-export async function actsOf(rows: Rows): Promise<readonly Act[]> {
+export async function actsOf(rows: KeyRows): Promise<readonly Act[]> {
   const { checker } = rows.handle
   const { limiter, gate } = checker.terms
   const whole: Act = {
@@ -16,11 +16,11 @@ export async function actsOf(rows: Rows): Promise<readonly Act[]> {
     about: 'Forget what was used: the whole limit again.',
     fields: [],
     run: async (key) => {
-      await reset(checker, await callOn(rows, key), undefined)
+      await reset(checker, await callByPlan(rows, key), undefined)
       return { change: 'It has its whole limit again.' }
     },
   }
-  const own = await actsIn(gate ?? limiter)?.(checker, (key) => callOn(rows, key))
+  const own = await actsIn(gate ?? limiter)?.(checker, (key) => callByPlan(rows, key))
   // A reset would give back used credits, and forget how often a lockout has blocked.
   return [...(own ?? []), ...(isPrepaid(limiter) || actsIn(limiter) ? [] : [whole])]
 }

@@ -1,4 +1,4 @@
-import { type DeniedIn, type deniedOver, sumOf } from '../reports/denied.ts'
+import { type DeniedIn, denialsIn, type deniedOver } from '../reports/denied.ts'
 import { HOUR } from '../shared/denied-rows.ts'
 import { counted, inDigits } from '../shared/readable.ts'
 import { type Bar, chart } from './chart.ts'
@@ -6,18 +6,18 @@ import { type Html, html } from './html.ts'
 import type { Times } from './times.ts'
 
 /** The denials of a limit, or of one of its keys, in each of the last 24 hours and 60 minutes. */
-export type Denials = Awaited<ReturnType<typeof deniedOver>>
+export type DenialTimes = Awaited<ReturnType<typeof deniedOver>>
 
 /** How many minutes are now. */
 export const NOW_MINUTES = 5
 
 /** The denials of the last minutes. */
-export function deniedNow({ minutes }: Denials): number {
-  return sumOf(minutes.slice(-NOW_MINUTES))
+export function deniedNow({ minutes }: DenialTimes): number {
+  return denialsIn(minutes.slice(-NOW_MINUTES))
 }
 
 /** Since when calls are denied, if they still are, or when the last one was. Undefined if none was. */
-export function whenDenied(denials: Denials, times: Times): string | undefined {
+export function whenDenied(denials: DenialTimes, times: Times): string | undefined {
   const { hours, minutes } = denials
   const lastHour = hours.findLast(isDenied)
   if (!lastHour) return undefined
@@ -41,9 +41,9 @@ export function barsOf(all: readonly DeniedIn[], times: Times): Bar[] {
 }
 
 /** How many were denied, since when, and charts of that. */
-export function deniedCharts(denials: Denials, times: Times): Html {
+export function deniedCharts(denials: DenialTimes, times: Times): Html {
   const { hours, minutes } = denials
-  const [day, hour, now] = [sumOf(hours), sumOf(minutes), deniedNow(denials)]
+  const [day, hour, now] = [denialsIn(hours), denialsIn(minutes), deniedNow(denials)]
   if (day === 0) return html`<p class="faint">Not denied in the last 24 hours.</p>`
   const [ofDay, ofHour] = [
     `${counted(day, 'denial')} in the last 24 hours`,

@@ -1,10 +1,10 @@
 import type { Act, DashboardWrite, Field, FieldValues } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
-import { href, page } from './layout.ts'
+import { href, pageWith } from './layout.ts'
 import type { Limit } from './limit.ts'
 
 /** What forms need. */
-export interface Target {
+export interface FormTarget {
   readonly token: string
   /** The key as addresses name it. */
   readonly id: string
@@ -12,7 +12,7 @@ export interface Target {
 }
 
 /** A form for each of the acts that the viewer may do: to the key, or to something that it holds. */
-export function actForms(acts: readonly Act[], limit: Limit, asking: Target, held?: string): Html {
+export function actForms(acts: readonly Act[], limit: Limit, asking: FormTarget, held?: string): Html {
   const allowed = acts.filter(({ needs }) => asking.allow.includes(needs))
   const forms = allowed.map(
     (
@@ -66,14 +66,14 @@ export function confirmPage(
     readonly key: string
     readonly values: FieldValues
   },
-  { token, id }: Target,
+  { token, id }: FormTarget,
 ): string {
   const { held } = values
   const given = act.fields.map(({ name, label, of }) => {
     const value = values[name] ?? ''
     return html`<div><dt>${label}</dt><dd>${(typeof of === 'string' ? undefined : new Map(of).get(value)) ?? value}</dd></div>`
   })
-  return page(
+  return pageWith(
     {
       title: `${act.label}?`,
       head: html`<h1>${act.label} <code>${key}</code> in ${limit.name}?</h1>`,

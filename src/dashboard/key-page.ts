@@ -1,15 +1,15 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import { sumOf } from '../reports/denied.ts'
+import { denialsIn } from '../reports/denied.ts'
 import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
-import { type Denials, deniedCharts } from './denials.ts'
-import { actForms, type Target } from './forms.ts'
+import { type DenialTimes, deniedCharts } from './denials.ts'
+import { actForms, type FormTarget } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
-import { type Looking, page } from './layout.ts'
+import { type Looking, pageWith } from './layout.ts'
 import type { Limit } from './limit.ts'
 import type { NamedKey } from './links.ts'
 import { table } from './table.ts'
-import { type Together, together } from './together.ts'
+import { type HeldTogether, heldTogether } from './together.ts'
 import { USAGE, usageCells } from './usage.ts'
 
 /** What a limit knows of a key. */
@@ -19,7 +19,7 @@ interface Known {
   readonly rule: string
   readonly shown: ShownKey | undefined
   readonly held: readonly (readonly [Holding, readonly Held[]])[]
-  readonly denials: Denials | undefined
+  readonly denials: DenialTimes | undefined
   readonly acts: readonly Act[]
   /** Why its rows could not be read. */
   readonly error?: string
@@ -39,10 +39,10 @@ export async function keyPage(
     /** What has changed just now. */
     readonly said: string | undefined
   },
-  asking: Target,
+  asking: FormTarget,
   looking: Looking,
 ): Promise<string> {
-  const withOthers = together(limits, looking.now)
+  const withOthers = heldTogether(limits, looking.now)
   const all = limits.map(async (limit) => {
     // A hash is the key of limits that hash with the same secret, and tells nothing of the others.
     const isOther = key.hashedBy !== undefined && key.hashedBy !== (await limit.hashedBy())
@@ -52,7 +52,7 @@ export async function keyPage(
   const first = ({ limit }: Known) => Number(limit === above)
   const [seen, unseen] = [known.filter(isSeen), known.filter((each) => !isSeen(each))]
   const ordered = seen.toSorted((one, other) => first(other) - first(one))
-  return page(
+  return pageWith(
     {
       title: 'A key',
       head: html`<h1>${key.hashedBy === undefined ? undefined : 'The hash '}<code id="key">${key.text}</code></h1>`,
@@ -72,12 +72,17 @@ ${
 }
 
 function isSeen({ shown, held, denials, error }: Known): boolean {
-  const isDenied = denials !== undefined && sumOf(denials.hours) > 0
+  const isDenied = denials !== undefined && denialsIn(denials.hours) > 0
   return error !== undefined || shown !== undefined || held.length > 0 || isDenied
 }
 
 /** What one limit cannot read does not hide the others. */
-async function knownOf(limit: Limit, key: NamedKey, looking: Looking, withOthers: Together): Promise<Known> {
+async function knownOf(
+  limit: Limit,
+  key: NamedKey,
+  looking: Looking,
+  withOthers: HeldTogether,
+): Promise<Known> {
   try {
     return await readKnown(limit, key, looking, withOthers)
   } catch (error) {
@@ -91,7 +96,7 @@ async function readKnown(
   limit: Limit,
   { text, hashedBy }: NamedKey,
   { times }: Looking,
-  withOthers: Together,
+  withOthers: HeldTogether,
 ): Promise<Known> {
   const key = hashedBy === undefined ? await limit.stored(text) : text
   const now = await limit.now()
@@ -117,7 +122,7 @@ function summary(all: readonly Known[], looking: Looking): Html {
 function ofLimit(
   { limit, now, shown, held, denials, acts, error }: Known,
   place: number,
-  asking: Target,
+  asking: FormTarget,
   looking: Looking,
 ): Html {
   const { name } = limit
@@ -142,7 +147,7 @@ ${held.map(([holding, found]) => {
 ${acts.length === 0 ? undefined : actForms(mayDo(acts, shown), limit, asking)}</section>`
 }
 
-function unseenOf({ limit, acts, shown }: Known, asking: Target): Html {
+function unseenOf({ limit, acts, shown }: Known, asking: FormTarget): Html {
   const forms = mayDo(acts, shown).filter(({ needs }) => asking.allow.includes(needs))
   if (forms.length === 0) return html`<p>${limit.name}</p>`
   return html`<details><summary>${limit.name}</summary>${actForms(forms, limit, asking)}</details>`

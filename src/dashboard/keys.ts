@@ -31,14 +31,14 @@ import {
 // What the page reads of limits that have one row for a key.
 
 /** The rows of a limiter. */
-export interface Rows {
+export interface KeyRows {
   readonly handle: Handle
   /** The plan of each key, if keys have plans. */
   readonly limiterOf: PlanOf | undefined
 }
 
 /** The keys nearest to their limit. None for an unlimited plan, which has no rows. */
-export function nearestKeys(rows: Rows, asked: KeysAsked): Promise<ShownKeys> {
+export function nearestKeys(rows: KeyRows, asked: KeysAsked): Promise<ShownKeys> {
   const { limiter } = rows.handle.checker.terms
   if (rows.limiterOf) return nearestByPlan(readingIn(rows), rows.limiterOf, asked)
   if (limiter.stored) return nearestUnder(readingIn(rows), limiter, asked)
@@ -84,7 +84,7 @@ async function nearestByPlan(
   for (let place = 0; place < keys.length; place += MAX_PAGE) {
     const some = keys.slice(place, place + MAX_PAGE)
     const planned = await Promise.all(
-      some.map(async (key) => ({ key, limiter: await planOf(limiterOf, key) })),
+      some.map(async (key) => ({ key, limiter: await presentPlan(limiterOf, key) })),
     )
     const usages = await lookAtPlans(reading, planned, now)
     found.push(...usages.map((usage) => shownKey(usage.key, usage)))
@@ -106,23 +106,23 @@ function cutOf(seen: number, most: number, part: string): string | undefined {
 }
 
 /** Looks at a key. Undefined if it has no row, and so has used nothing. */
-export async function lookAtKey(rows: Rows, key: string): Promise<ShownKey | undefined> {
+export async function lookAtKey(rows: KeyRows, key: string): Promise<ShownKey | undefined> {
   const { checker } = rows.handle
-  const call = await callOn(rows, key)
+  const call = await callByPlan(rows, key)
   const [usage] = (await lookAll(checker, [call], undefined)) as [Usage]
   const isSeen = usage.used !== 0 || usage.blockedUntil !== undefined || (await hasRow(checker, key))
   return isSeen ? shownKey(key, usage) : undefined
 }
 
 /** A look at a key under its plan. */
-export async function callOn({ handle, limiterOf }: Rows, key: string, rate = 0): Promise<Call> {
+export async function callByPlan({ handle, limiterOf }: KeyRows, key: string, rate = 0): Promise<Call> {
   const { rows, terms } = handle.checker
-  const limiter = limiterOf ? await planOf(limiterOf, key) : terms.limiter
+  const limiter = limiterOf ? await presentPlan(limiterOf, key) : terms.limiter
   return callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter })
 }
 
 /** The plan of a key. */
-export async function planOf(limiterOf: PlanOf, key: string): Promise<Limiter> {
+export async function presentPlan(limiterOf: PlanOf, key: string): Promise<Limiter> {
   const limiter = await planFrom(limiterOf, key)
   checkLimiter(limiter)
   return limiter
@@ -162,7 +162,7 @@ function shownKey(key: string, { used, limit, remaining: left, reset, blockedUnt
   return { key, used, limit, left, reset, blockedUntil }
 }
 
-function readingIn({ handle: { checker } }: Rows): Reading {
+function readingIn({ handle: { checker } }: KeyRows): Reading {
   const { connection, table, namespace } = checker.rows
   return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
 }

@@ -32,7 +32,7 @@ export function hrefWith({ asked }: Looking, fields: Readonly<Record<string, str
 }
 
 /** A whole page. `head` is its heading, and `above` its limit. The page at the `top` has none above it. */
-export function page(
+export function pageWith(
   {
     title,
     head,
@@ -77,7 +77,7 @@ function foot(looking: Looking, refreshes: number | undefined): Html {
 
 /** Something that went wrong. */
 export function failurePage(message: string): string {
-  return page(
+  return pageWith(
     { title: 'That did not work', head: html`<h1>That did not work</h1>` },
     html`<p class="failed" role="alert">${message}</p>`,
   )

@@ -1,24 +1,24 @@
-import { sumOf } from '../reports/denied.ts'
+import { denialsIn } from '../reports/denied.ts'
 import { HOUR, MINUTE } from '../shared/denied-rows.ts'
 import { inDigits } from '../shared/readable.ts'
-import { type Denials, deniedCharts, deniedNow, NOW_MINUTES } from './denials.ts'
+import { type DenialTimes, deniedCharts, deniedNow, NOW_MINUTES } from './denials.ts'
 import { heldTable, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
-import { href, hrefWith, type Looking, page } from './layout.ts'
+import { href, hrefWith, type Looking, pageWith } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { keyLink } from './links.ts'
 import { outageOf } from './overview.ts'
 import { searchForm } from './search.ts'
 import { MAX_SEARCHED } from './sql/keys.ts'
 import { type Cell, PAGE, pageOrLast, pager, table } from './table.ts'
-import { together } from './together.ts'
+import { heldTogether } from './together.ts'
 import { USAGE, usageCells } from './usage.ts'
 
 /** How far back denials are listed. The shortest time that has some is shown, unless another one is chosen. */
 const SINCE = [
   ['now', `${NOW_MINUTES} minutes`, (NOW_MINUTES - 1) * MINUTE.ms, deniedNow],
-  ['hour', '60 minutes', 59 * MINUTE.ms, ({ minutes }: Denials) => sumOf(minutes)],
-  ['day', '24 hours', 23 * HOUR.ms, ({ hours }: Denials) => sumOf(hours)],
+  ['hour', '60 minutes', 59 * MINUTE.ms, ({ minutes }: DenialTimes) => denialsIn(minutes)],
+  ['day', '24 hours', 23 * HOUR.ms, ({ hours }: DenialTimes) => denialsIn(hours)],
   ['week', '7 days', 167 * HOUR.ms, () => 0],
 ] as const
 
@@ -35,7 +35,7 @@ export async function limitPage(
   const { times } = looking
   const now = await limit.now()
   const rule = await limit.rule(now, (time) => times.short(time))
-  return page(
+  return pageWith(
     {
       title: limit.name,
       head: html`<h1>${limit.name}</h1><p>${rule}</p><p class="faint">Prefix <code>${limit.prefix}</code></p>`,
@@ -141,7 +141,7 @@ async function holdings(
   looking: Looking,
 ): Promise<Html[]> {
   const all = await limit.holdings()
-  const withOthers = together(limits, now)
+  const withOthers = heldTogether(limits, now)
   return Promise.all(
     all.map(async (holding) => {
       const found = await withOthers(limit, holding, await holding.list({ size: SHOWN, now }))

@@ -19,10 +19,10 @@ import {
 } from '../shared/shown.ts'
 import { actsOf } from './acts.ts'
 import type { AnySemaphore } from './any-semaphore.ts'
-import type { Denials } from './denials.ts'
+import type { DenialTimes } from './denials.ts'
 import { inTime } from './in-time.ts'
 import { inWords } from './in-words.ts'
-import { blockedKeys, lookAtKey, nearestKeys, planOf, type Rows } from './keys.ts'
+import { blockedKeys, type KeyRows, lookAtKey, nearestKeys, presentPlan } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 
 /** A limit of the page whose keys have plans. */
@@ -56,7 +56,7 @@ export class Limit {
   readonly canCount: boolean
   readonly checker: Checker
   /** Undefined if the object shows rows of its own only. */
-  readonly #rows: Rows | undefined
+  readonly #rows: KeyRows | undefined
   readonly #load: () => Promise<ShownParts>
 
   /** @throws RatelimitError `INVALID_OPTION` */
@@ -111,7 +111,8 @@ export class Limit {
   async #rule(now: number, written: (time: number) => string, key: string | undefined): Promise<string> {
     const { limiterOf } = this.#rows ?? {}
     if (limiterOf && key === undefined) return 'each key by its plan'
-    const limiter = limiterOf && key !== undefined ? await planOf(limiterOf, key) : this.checker.terms.limiter
+    const limiter =
+      limiterOf && key !== undefined ? await presentPlan(limiterOf, key) : this.checker.terms.limiter
     return (await this.#load()).rule ?? inWords(limiter, now, written)
   }
 
@@ -156,7 +157,7 @@ export class Limit {
   }
 
   /** The denials of the last hours and minutes, of a key or of all. Undefined if they are not counted. */
-  async denials(now: number, key?: string): Promise<Denials | undefined> {
+  async denials(now: number, key?: string): Promise<DenialTimes | undefined> {
     if (!this.isCounted) return undefined
     const asked = { ...CHARTED, now, ...(key === undefined ? {} : { key }) }
     return this.#read(() => deniedOver(this.#reading(), asked))

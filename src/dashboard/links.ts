@@ -11,18 +11,18 @@ export interface NamedKey {
 
 /** What is sealed for an address. */
 export function sealable({ text, hashedBy }: NamedKey): string {
-  return hashedBy === undefined ? KEY + text : `${HASH}${hashedBy} ${text}`
+  return hashedBy === undefined ? KEY + text : `${HASHED}${hashedBy} ${text}`
 }
 
 /** The key that was sealed. Undefined for another text. */
 export function keyIn(opened: string | undefined): NamedKey | undefined {
   if (opened?.startsWith(KEY)) return { text: opened.slice(KEY.length) }
-  const [, hashedBy, text] = (opened?.startsWith(HASH) && /^\S+ (\w+) (.*)$/s.exec(opened)) || []
+  const [, hashedBy, text] = (opened?.startsWith(HASHED) && /^\S+ (\w+) (.*)$/s.exec(opened)) || []
   return text === undefined ? undefined : { text, hashedBy }
 }
 
 const KEY = 'key '
-const HASH = 'hash '
+const HASHED = 'hash '
 
 /** A link to a stored key. The address has the key sealed, so no access log has it. */
 export async function keyLink(limit: Limit, key: string, { seal }: Looking): Promise<Html> {

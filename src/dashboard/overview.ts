@@ -1,16 +1,16 @@
 import { RatelimitError } from '../kernel/errors.ts'
-import { sumOf } from '../reports/denied.ts'
+import { denialsIn } from '../reports/denied.ts'
 import { counted, inDigits } from '../shared/readable.ts'
 import { sparkline } from './chart.ts'
-import { barsOf, type Denials, deniedNow, NOW_MINUTES, whenDenied } from './denials.ts'
+import { barsOf, type DenialTimes, deniedNow, NOW_MINUTES, whenDenied } from './denials.ts'
 import { type Html, html } from './html.ts'
-import { href, type Looking, page } from './layout.ts'
+import { href, type Looking, pageWith } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { searchForm } from './search.ts'
 import { type Cell, table } from './table.ts'
 
 /** A limit as the overview shows it. */
-interface Row {
+interface OverviewRow {
   readonly limit: Limit
   readonly rule: string
   readonly full: number
@@ -18,7 +18,7 @@ interface Row {
   /** What keys hold: the title and the number. */
   readonly held: readonly (readonly [title: string, count: number])[]
   /** Undefined if they are not counted. */
-  readonly denials: Denials | undefined
+  readonly denials: DenialTimes | undefined
   /** Why its rows could not be read. */
   readonly error?: string
 }
@@ -43,7 +43,7 @@ export async function overviewPage(
     { name: 'Held now', isText: true },
   ] as const
   const hasCounts = rows.some(({ limit }) => limit.isCounted)
-  return page(
+  return pageWith(
     { title: 'Limits', head: html`<h1>Limits</h1>`, above: 'top' },
     html`${searchForm(undefined, token)}
 <h2>${counted(rows.length, 'limit')}, those with most trouble first</h2>
@@ -56,7 +56,7 @@ ${table(
   )
 }
 
-async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
+async function readRow(limit: Limit, { times }: Looking): Promise<OverviewRow> {
   const nothing = { limit, rule: '', full: 0, isCut: false, held: [], denials: undefined }
   try {
     const now = await limit.now()
@@ -74,25 +74,25 @@ async function readRow(limit: Limit, { times }: Looking): Promise<Row> {
   }
 }
 
-function trouble({ limit: { checker }, full, denials, error }: Row): readonly number[] {
+function trouble({ limit: { checker }, full, denials, error }: OverviewRow): readonly number[] {
   const { circuit } = checker
   return [
     Number(error !== undefined || circuit.isOpen),
     denials ? deniedNow(denials) : 0,
     denials?.hours.at(-1)?.denials ?? 0,
     full,
-    denials ? sumOf(denials.hours) : 0,
+    denials ? denialsIn(denials.hours) : 0,
     circuit.degraded ?? 0,
   ]
 }
 
-function byTrouble(one: Row, other: Row): number {
+function byTrouble(one: OverviewRow, other: OverviewRow): number {
   const [own, others] = [trouble(one), trouble(other)]
   const place = own.findIndex((each, at) => each !== others[at])
   return (others[place] ?? 0) - (own[place] ?? 0)
 }
 
-function cells(row: Row, most: number, looking: Looking): Cell[] {
+function cells(row: OverviewRow, most: number, looking: Looking): Cell[] {
   const { limit, rule, full, isCut, held, error } = row
   const first = html`<a href="${href({ limit: limit.name })}">${limit.name}</a><small>${rule}</small>${outageOf(limit, error)}`
   if (error !== undefined) return [first]
@@ -107,9 +107,9 @@ function cells(row: Row, most: number, looking: Looking): Cell[] {
   ]
 }
 
-function deniedCells({ limit, denials }: Row, most: number, { times }: Looking): Cell[] {
+function deniedCells({ limit, denials }: OverviewRow, most: number, { times }: Looking): Cell[] {
   if (!denials) return [limit.canCount ? NOT_COUNTED : undefined, undefined, undefined]
-  const day = sumOf(denials.hours)
+  const day = denialsIn(denials.hours)
   const title = `Denials of ${limit.name} in each of 24 hours, ${inDigits(day)} in all`
   const when = whenDenied(denials, times)
   return [

@@ -13,7 +13,7 @@ import { toHex } from '../shared/hex-id.ts'
 import { stateIn } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
-import type { Rows } from './keys.ts'
+import type { KeyRows } from './keys.ts'
 
 /** The name of what this lists. */
 export const RESERVATIONS = 'reservations'
@@ -43,7 +43,7 @@ const OF_SEVERAL =
   'If it was made in several limits together, this ends its part in this limit only, and your application can not settle the other parts by its name any more.'
 
 /** Settles and releases reservations, as their names are stored. */
-export function reservationActs(rows: Rows): readonly Act[] {
+export function reservationActs(rows: KeyRows): readonly Act[] {
   const settle = async (key: string, { held = '' }: FieldValues, actual: number) => {
     const limiter = await rows.limiterOf?.(key)
     const each = await calledOn(rows.handle, key, { rate: 0, limiter })

@@ -38,7 +38,7 @@ export interface DashboardAction {
 }
 
 /** A request of a viewer, and what the page is made of. */
-export interface Asked {
+export interface PageRequest {
   readonly request: Request
   readonly viewer: DashboardViewer
   readonly limits: ReadonlyMap<string, Limit>
@@ -58,7 +58,7 @@ const MAX_BODY = 64_000
 /** Postgres stores and compares no text with it. */
 const NUL = '\0'
 
-export async function respond(asked: Asked): Promise<Answer> {
+export async function respond(asked: PageRequest): Promise<Answer> {
   const { request, viewer, limits, tokens, seals } = asked
   const { searchParams } = new URL(request.url)
   const name = searchParams.get('limit')
@@ -74,7 +74,7 @@ export async function respond(asked: Asked): Promise<Answer> {
   const token = await tokens.tokenFor(viewer.id)
   const [given, id] = [searchParams.get('key'), searchParams.get('id')]
   // A link of the application has the key as it is. No address of the page has it.
-  if (given !== null) return openedAt({ text: given }, limit, seals)
+  if (given !== null) return openedKey({ text: given }, limit, seals)
   if (id !== null) {
     const key = keyIn(await seals.open(id))
     if (!key) return refused(404, 'This address names no key. It may be of another secret.')
@@ -88,13 +88,13 @@ export async function respond(asked: Asked): Promise<Answer> {
 }
 
 /** The address of a key that was given as it is. */
-async function openedAt(key: NamedKey, limit: Limit | undefined, seals: Seals): Promise<Answer> {
+async function openedKey(key: NamedKey, limit: Limit | undefined, seals: Seals): Promise<Answer> {
   if (key.text === '' || key.text.includes(NUL)) return refused(400, 'Which key?')
   return { location: href({ limit: limit?.name, id: await seals.seal(sealable(key)) }) }
 }
 
 /** Answers a form: it finds keys, asks whether to do something, or does it. */
-async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
+async function posted(asked: PageRequest, limit: Limit | undefined): Promise<Answer> {
   const { request, viewer, tokens, seals } = asked
   const form = await formOf(request)
   const site = request.headers.get('sec-fetch-site') ?? 'same-origin'
@@ -107,14 +107,14 @@ async function posted(asked: Asked, limit: Limit | undefined): Promise<Answer> {
     if (typed.includes(NUL)) return refused(400, 'No key has such a part.')
     // A key that was denied only is in no list.
     if (limit.isHashed && HASH.test(typed))
-      return openedAt({ text: typed, hashedBy: await limit.hashedBy() }, limit, seals)
+      return openedKey({ text: typed, hashedBy: await limit.hashedBy() }, limit, seals)
     return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
   }
-  if (action === 'open') return openedAt({ text: typed }, limit, seals)
+  if (action === 'open') return openedKey({ text: typed }, limit, seals)
   return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
 }
 
-async function acted(asked: Asked, limit: Limit, form: URLSearchParams): Promise<Answer> {
+async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): Promise<Answer> {
   const { viewer, tokens, seals, onAction } = asked
   const { allow = [] } = viewer
   const id = form.get('id') ?? ''

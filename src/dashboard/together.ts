@@ -5,7 +5,7 @@ import type { Limit } from './limit.ts'
 import { RESERVATIONS } from './reservations.ts'
 
 /** A reservation, and its limit. */
-interface Reserved {
+interface ReservedIn {
   readonly limit: Limit
   readonly held: Held
 }
@@ -14,7 +14,7 @@ interface Reserved {
 const APART_MS = 1000
 
 /** Says of reservations which others may be one with them. */
-export type Together = (
+export type HeldTogether = (
   limit: Limit,
   holding: Pick<Holding, 'name'>,
   found: readonly Held[],
@@ -25,11 +25,11 @@ export type Together = (
  * the statements of two tables or shards take. So have reservations that were made one after the other, so it
  * does not say that they are one. It reads as many of each limit as a page shows.
  */
-export function together(limits: readonly Limit[], now: number): Together {
-  let all: Promise<readonly Reserved[]> | undefined
+export function heldTogether(limits: readonly Limit[], now: number): HeldTogether {
+  let all: Promise<readonly ReservedIn[]> | undefined
   return async (limit, holding, found) => {
     if (holding.name !== RESERVATIONS || found.length === 0) return found
-    all ??= Promise.all(limits.map((each) => reservedIn(each, now))).then((each) => each.flat())
+    all ??= Promise.all(limits.map((each) => reservationsIn(each, now))).then((each) => each.flat())
     const known = await all
     return found.map((held) => {
       const others = known.filter(
@@ -46,7 +46,7 @@ export function together(limits: readonly Limit[], now: number): Together {
 }
 
 /** What one limit cannot read does not hide the others. */
-async function reservedIn(limit: Limit, now: number): Promise<Reserved[]> {
+async function reservationsIn(limit: Limit, now: number): Promise<ReservedIn[]> {
   try {
     const holding = (await limit.holdings()).find(({ name }) => name === RESERVATIONS)
     const found = (await holding?.list({ size: SHOWN, now })) ?? []

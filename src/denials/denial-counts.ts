@@ -9,7 +9,7 @@ import { AloneDecider } from '../kernel/queue/decide.ts'
 import { MAX_SWEPT } from '../kernel/sql/remove.ts'
 import type { Target } from '../kernel/store/store.ts'
 import { Sweeper } from '../kernel/store/sweep.ts'
-import { deniedPrefix, HOUR, MINUTE, nameIn, type Span } from '../shared/denied-rows.ts'
+import { deniedPrefix, HOUR, MINUTE, type Span, spanName } from '../shared/denied-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import { Counts } from './counts.ts'
 
@@ -110,7 +110,7 @@ export class DenialCounts implements Layer {
     this.#counts.moveTo(this.#due.map(({ counts }) => counts))
     // One statement has rows of one length.
     for (const { span, limiter, counts } of this.#due) {
-      const groups = counts.takeAll(nameIn(span, now), limiter)
+      const groups = counts.takeAll(spanName(span, now), limiter)
       const held = await this.#decider.decideTogether(groups, () => {}, { sending: newSending() })
       for (const { calls } of held) calls[0]?.hold()
     }

@@ -22,7 +22,7 @@ export interface PayingCall extends LimiterCall {
 }
 
 /** What became of a list. */
-export type Fate = 'charged' | 'repeated' | 'not charged'
+export type ListStatus = 'charged' | 'repeated' | 'not charged'
 
 /** A row that a read has found. */
 export interface FoundRow extends PayingCall, FoundCall {
@@ -37,7 +37,7 @@ export interface Purse {
   /** What there was to take when it was read. */
   readonly has: number
   /** The answer, by the decisions on its rows. */
-  answer(decisions: readonly Decision[], fate: Fate): Answered
+  answer(decisions: readonly Decision[], status: ListStatus): Answered
   /** What there was before, by the decisions on its rows. */
   present(decisions: readonly Decision[]): Allowed
   /** Whether the rows had enough when they were locked. */
@@ -47,7 +47,7 @@ export interface Purse {
 }
 
 /** How a call takes from funds. */
-export interface Taking {
+export interface FundsTaking {
   /** The rate. 0 looks, and a negative rate gives back. */
   readonly rate: number
   /** The least that is worth taking. */
@@ -65,7 +65,7 @@ type Estimating = 'reserve' | 'settle'
 export interface PayingFunds extends Funds {
   /** The call that gives an amount back to the one row that has paid. Undefined if it needs more than that. */
   refund(parts: readonly PaidPart[], amount: number): LimiterCall | undefined
-  take(taking: Taking, tx: At): Promise<Purse>
+  take(taking: FundsTaking, tx: At): Promise<Purse>
   /** A look at a row that has paid. */
   payerOf(part: PaidPart): Request
   /** Gives an amount back to the rows that have paid: to the last one first. */

@@ -42,7 +42,7 @@ export async function paidByFirst(
     payers: [first, ...others.map((payer) => ({ ...payer, rows: [] }))],
     asked,
     decisions: { isDone: true, looks: new Map([[row, own]]) },
-    fate: 'charged',
+    status: 'charged',
     groups,
     isOver: true,
     decisionsOf: (payer) => (payer === first ? [own] : []),

@@ -43,7 +43,7 @@ async function sendIn(
   const { payers } = sent
   const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
   const answered = ofEach(payers, others, (purse, payer) =>
-    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.fate)),
+    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.status)),
   )
   return { sent, answered }
 }

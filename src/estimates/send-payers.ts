@@ -6,7 +6,7 @@ import type { Found, Group, List } from '../kernel/lists/sending.ts'
 import { askedOf, type CombinedCalls, isRepeated, takeTogether } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Decision } from '../kernel/store/call.ts'
-import type { Fate, PayingCall, Purse } from './funds.ts'
+import type { ListStatus, PayingCall, Purse } from './funds.ts'
 
 /** A call of a list, and the rows that pay it. */
 export interface Payer {
@@ -21,7 +21,7 @@ export interface SentPayers {
   readonly payers: readonly Payer[]
   readonly asked: CombinedCalls
   readonly decisions: Found
-  readonly fate: Fate
+  readonly status: ListStatus
   readonly groups: readonly Group[]
   /** Whether the list was charged, or its id was used before. */
   readonly isOver: boolean
@@ -48,14 +48,14 @@ export async function sendPayers(payers: readonly Payer[], tx: At, sentWith: Sen
   const { asked, groups, notes } = listOfPayers(payers, tx, sentWith)
   const { rowOf } = asked
   const decisions = await takeTogether(asked, { groups, notes })
-  const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
+  const status = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
   return {
     payers,
     asked,
     decisions,
-    fate,
+    status,
     groups,
-    isOver: fate !== 'not charged',
+    isOver: status !== 'not charged',
     decisionsOf: ({ rows }): readonly Decision[] =>
       rows.flatMap((each) => {
         const row = rowOf.get(each)

@@ -52,7 +52,7 @@ export async function settleList(
   const find = (_: PaidByFunds, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
   const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
   const sent = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
-  if (sent.fate === 'repeated') return undefined
+  if (sent.status === 'repeated') return undefined
   const { payers } = sent
   if (!sent.isOver)
     return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
@@ -93,7 +93,7 @@ function answerAt(place: number, settled: readonly Settled[], sent: SentPayers):
   const { payers } = sent
   const own = settled[place] as Settled
   const { call, purse } = payers[place] as Payer
-  if (purse) return purse.answer(sent.decisionsOf(payers[place] as Payer), sent.fate).answer as Allowed
+  if (purse) return purse.answer(sent.decisionsOf(payers[place] as Payer), sent.status).answer as Allowed
   const { rowOf, unlimited } = sent.asked
   const row = rowOf.get(call)
   if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
@@ -120,7 +120,7 @@ function sumOfSettled(settled: readonly Settled[]): Settled {
 function answerToShare(share: number, settled: Settled, payer: Payer, sent: SentPayers): Allowed {
   const { call, purse } = payer
   const decisions = sent.decisionsOf(payer)
-  if (purse) return purse.answer(decisions, sent.fate).answer as Allowed
+  if (purse) return purse.answer(decisions, sent.status).answer as Allowed
   const outcome = shareOf(call.call, decisions[0] ?? found(sent.asked.unlimited, call).decision, share)
   const actual = settled.actual + share
   return settledAnswer(outcome, { ...settled, actual }, call.checker.terms.reporting)

@@ -162,15 +162,15 @@ async function spentOf(
   opening: Opening | undefined,
   tx: Database | undefined,
 ): Promise<Spent> {
-  const { payers, asked, decisions, fate } = sent
-  const isRepeated = fate === 'repeated'
+  const { payers, asked, decisions, status } = sent
+  const isRepeated = status === 'repeated'
   const shares = decisions.isDone ? paidByEach(sent) : undefined
   const granted = payers.map((_, place) => shares?.[place] ?? 0)
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
     const found = sent.decisionsOf(payer)
     if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: paidWith(0) }
-    if (payer.purse) return payer.purse.answer(found, fate)
+    if (payer.purse) return payer.purse.answer(found, status)
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)

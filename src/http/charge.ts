@@ -10,7 +10,7 @@ const loaded = /* @__PURE__ */ onFirstUse(() =>
 )
 
 /** The answers to a request's checks, and how to settle their charges. */
-export interface Charged {
+export interface ChargedRequest {
   readonly results: readonly LimitResult[]
   /** Keeps the charges. Only for limits that keep a reserved amount. */
   commit?(): Promise<unknown>
@@ -19,7 +19,10 @@ export interface Charged {
 }
 
 /** Charges the cost of a request to all its limits, or to none. */
-export async function charge(requests: readonly CostingRequest[], once: Once | undefined): Promise<Charged> {
+export async function charge(
+  requests: readonly CostingRequest[],
+  once: Once | undefined,
+): Promise<ChargedRequest> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
   if (others.length > 0) return limitAll(requests, { once })
@@ -28,7 +31,7 @@ export async function charge(requests: readonly CostingRequest[], once: Once | u
 }
 
 /** The same as a reservation, to be settled when it is known whether the request counts. */
-export async function reserve(requests: readonly CostingRequest[]): Promise<Charged> {
+export async function reserve(requests: readonly CostingRequest[]): Promise<ChargedRequest> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
   if (others.length > 0) return reserveSeveral(requests)
@@ -43,7 +46,7 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
   }
 }
 
-async function reserveSeveral(requests: readonly CostingRequest[]): Promise<Charged> {
+async function reserveSeveral(requests: readonly CostingRequest[]): Promise<ChargedRequest> {
   const [{ callsOf }, { reserveCalls }] = await loaded()
   const reserved = await reserveCalls(requests, await callsOf(requests, reserveRequest), {})
   const { success, results } = reserved

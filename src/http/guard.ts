@@ -2,7 +2,7 @@ import { unavailable } from '../kernel/answers/made.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'
-import { type Charged, charge, reserve } from './charge.ts'
+import { type ChargedRequest, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
 import {
   type Eventually,
@@ -84,7 +84,7 @@ export function guardOf<Context>(
     const read = asked.filter((each) => each !== undefined)
     const requests = read.map(({ request }) => request)
     const id = requests.length > 0 ? await once?.(context) : undefined
-    const charged = await take(requests, id).catch(async (error: unknown): Promise<Charged> => {
+    const charged = await take(requests, id).catch(async (error: unknown): Promise<ChargedRequest> => {
       const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
       if (verdict === 'allow' && !isContended(error)) return { results: [] }
       if (verdict === 'allow' || verdict === 'deny') {

@@ -115,13 +115,13 @@ export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?
 export const GUARD_NAMES: NamesOf<GuardOptions<unknown>> = { ...HEADLESS_NAMES, headers: true }
 
 /** All answers to a request. */
-interface Answers {
+interface RequestAnswers {
   /** The answers in the order of the limits, without limits where the request costs nothing. */
   readonly results: readonly LimitResult[]
 }
 
 /** The answer to a request. With several limits it is the tightest answer, and `results` has all of them. */
-export type RequestAnswer = LimitResult & Answers
+export type RequestAnswer = LimitResult & RequestAnswers
 
 /** The answer to a denied request. */
-export type RequestDenied = Denied & Answers
+export type RequestDenied = Denied & RequestAnswers

@@ -98,11 +98,11 @@ export function list(where: Where, which: 'all' | 'one', tx: Database | undefine
     uncharged(ask(where, connection, `list ${which}`, (source) => listStatement(source, which)))
   return withinTimeout([checker], tx, async (at) => {
     const rows = await runOn(checker, at, 'looks', read)
-    return rows.map((row) => countedIn(row, head))
+    return rows.map((row) => membersCounted(row, head))
   })
 }
 
-function countedIn(row: Row, head: string): Counted {
+function membersCounted(row: Row, head: string): Counted {
   const [since = 0, seen = 0, ends = 0] = exactNumbers(row['numbers'])
   const member = fromHex(String(mustHave(row['key'])).slice(head.length)) ?? ''
   return { member, since, seen, expires: timeOf(ends) }

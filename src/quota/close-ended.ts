@@ -102,7 +102,7 @@ async function closeAll(closing: Closing, ended: readonly Over[]): Promise<Ended
   const closed = ended.flatMap(({ limiter, time, ...each }) => {
     const row = rowOf.get(each.key)
     if (!row) return []
-    const counted = countedIn(row, limiter, each.end)
+    const counted = usedInPeriod(row, limiter, each.end)
     const state = limiter.algorithm.numbers.next?.(stateIn(row, limiter), paramsAt(limiter, time))
     if (!state) return [{ ...each, ...counted }]
     begun.push({ key: each.key, limiter, time, state })
@@ -135,7 +135,7 @@ async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): P
 }
 
 /** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */
-function countedIn(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, 'used' | 'reserved'> {
+function usedInPeriod(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, 'used' | 'reserved'> {
   const { numbers, settled } = limiter.algorithm
   const state = stateIn(row, limiter)
   const used = numbers.used(state, end, limiter.params)

@@ -123,10 +123,10 @@ async function findFree(
   return distinct(rows, 'key', size)
 }
 
-interface Found {
+interface FoundReservation {
   readonly name: Pick<OpenReservation, 'key' | 'id'>
 }
 
-function inOrder({ name: one }: Found, { name: other }: Found): number {
+function inOrder({ name: one }: FoundReservation, { name: other }: FoundReservation): number {
   return compareText(one.key, other.key) || compareText(one.id, other.id)
 }

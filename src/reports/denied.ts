@@ -7,7 +7,7 @@ import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { denialsKey, deniedPrefix, HOUR, MINUTE, nameIn, type Span } from '../shared/denied-rows.ts'
+import { denialsKey, deniedPrefix, HOUR, MINUTE, type Span, spanName } from '../shared/denied-rows.ts'
 import { exactNumber, timeOf } from '../shared/number-columns.ts'
 import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
 import { deniedInStatement, deniedStatement } from './sql/denied.ts'
@@ -95,7 +95,7 @@ export async function deniedPage(
   // A row ends so long after its first denial. It is not missed if the clock went back a little, or if it ends
   // on the grid of its limiter.
   const ends = { firstEnd: from + span.keptMs - 2 * span.ms, lastEnd: from + 3 * span.keptMs }
-  const values = { prefix: deniedPrefix(prefix), since: nameIn(span, from), ...ends, part, top, offset }
+  const values = { prefix: deniedPrefix(prefix), since: spanName(span, from), ...ends, part, top, offset }
   const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }
@@ -110,7 +110,7 @@ export interface DeniedIn {
   readonly first: number | undefined
 }
 
-export function sumOf(times: readonly DeniedIn[]): number {
+export function denialsIn(times: readonly DeniedIn[]): number {
   return times.reduce((sum, { denials }) => sum + denials, 0)
 }
 
@@ -122,7 +122,7 @@ export async function deniedOver(
   const timesOf = (span: Span, count: number) =>
     Array.from({ length: count }, (_, place) => {
       const start = (Math.floor(asked.now / span.ms) - (count - 1 - place)) * span.ms
-      return { start, key: denialsKey(nameIn(span, start), asked.key) }
+      return { start, key: denialsKey(spanName(span, start), asked.key) }
     })
   const [hours, minutes] = [timesOf(HOUR, asked.hours), timesOf(MINUTE, asked.minutes)]
   const statement = kept(statementsOf(table.table), 'denied in', () => deniedInStatement(table.table))

@@ -42,7 +42,7 @@ export interface Id {
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
-export async function idOf(once: Once, each: LimiterCall, withinMs: number): Promise<Id> {
+export async function idFor(once: Once, each: LimiterCall, withinMs: number): Promise<Id> {
   const lengthMs = parseDuration(once.for, 'The time of once') + withinMs
   const { checker, call } = (await idCall({ id: once.id, for: lengthMs }, [each])) as LimiterCall
   return { checker, key: call.key, lengthMs, mark: await newMark(each.call) }
@@ -68,7 +68,7 @@ export function chargeOnce<T extends object>(
   charge: (at: Database) => Promise<T>,
   startOf: (charged: T) => number | undefined,
 ): Promise<T | Repeated> {
-  const rows = rowsOf(checker, id, call)
+  const rows = rowsToLock(checker, id, call)
   const attempt = async (connection: Connection): Promise<T | Repeated | undefined> => {
     const before = await startWith(id, connection)
     if (before) return before
@@ -123,7 +123,7 @@ export async function cancelOnce(
   tx: Database | undefined,
 ): Promise<boolean> {
   if (!(await isMarkOf(mark, call))) return false
-  const rows = rowsOf(checker, id, call)
+  const rows = rowsToLock(checker, id, call)
   const cancelIn = async (own: Connection, target: Target) => {
     await insertEmpty(rows, own, 'as the session', true)
     // Another process may have freed the id or used it again.
@@ -143,7 +143,7 @@ export async function cancelOnce(
 }
 
 /** The rows of the limit and of the id, in the order in which every list locks them. They are in one table. */
-function rowsOf(checker: Checker, id: Id, call: Call) {
+function rowsToLock(checker: Checker, id: Id, call: Call) {
   const limited = isRequest(call) ? [{ ...checker.rows, key: call.key }] : []
   return [...limited, { ...id.checker.rows, key: id.key }].toSorted((one, other) =>
     compareText(one.namespace.prefix, other.namespace.prefix),

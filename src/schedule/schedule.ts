@@ -16,7 +16,7 @@ import { checkOption, isPrepaid } from '../kernel/options/validate.ts'
 import type { Call, Request } from '../kernel/store/call.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
-import { cancelOnce, chargeOnce, type Id, idOf, type Repeated } from './once.ts'
+import { cancelOnce, chargeOnce, type Id, idFor, type Repeated } from './once.ts'
 import { SCHEDULE } from './sql/starts.ts'
 import { cancelOf, decide, startOf, withId } from './start.ts'
 
@@ -118,7 +118,7 @@ async function scheduleCall(
     !checker.terms.reporting.dryRun,
     'schedule cannot be combined with dryRun. A call that passes without a charge has no place in line.',
   )
-  const id = once && (await idOf(once, { checker, call }, withinMs))
+  const id = once && (await idFor(once, { checker, call }, withinMs))
   if (!isRequest(call)) return startNow(checker, call, id, tx)
   const { answer } = await watched(
     [{ checker, call }],

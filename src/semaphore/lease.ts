@@ -71,7 +71,7 @@ export function stopsAt(from: number, leaseMs: number): number {
 }
 
 /** How the lease of a slot is changed. */
-export interface Holding {
+export interface HeldLease {
   /** Milliseconds. Undefined if it lasts as long as a transaction. */
   readonly leaseMs: number | undefined
   extend(): Promise<boolean>
@@ -79,7 +79,7 @@ export interface Holding {
 }
 
 /** @param sentAt When the statement was sent. The database counts from a later time. */
-export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, sentAt: number): Lease {
+export function leaseOf(fence: number, { leaseMs, extend, release }: HeldLease, sentAt: number): Lease {
   const controller = new AbortController()
   const { signal } = controller
   let stopTimer = () => {}

@@ -24,7 +24,7 @@ export const HOUR: Span = { ms: 3_600_000, keptMs: 7 * 86_400_000, named: 13, ma
 export const MINUTE: Span = { ms: 60_000, keptMs: 62 * 60_000, named: 16, mark: ':' }
 
 /** The name of the hour or minute that has this time. */
-export function nameIn(span: Span, ms: number): string {
+export function spanName(span: Span, ms: number): string {
   return new Date(ms).toISOString().slice(0, span.named)
 }
 

@@ -56,7 +56,7 @@ test.each(
 
 test('a settlement whose transaction breaks before it charges: UNREACHABLE', async () => {
   const opened = openPool(network.url)
-  const ratelimit = limiterOn(opened, newPrefix('fate'))
+  const ratelimit = limiterOn(opened, newPrefix('status'))
   const reserved = await opened.db.transaction((tx) => ratelimit.reserve(SECRET, { rate: 5, tx }))
   if (!reserved.success) throw new Error('denied')
   // Drizzle's own transaction does not listen for the errors of its client.

@@ -42,7 +42,7 @@ export async function check(args: string[], output: Output): Promise<number> {
     const isMissing = !isNamed && (await elsewhere(db, usual)).isMissing
     const declared = isMissing ? await declaredNames() : undefined
     const report = await compare(db, declared ? tablesFrom(declared) : usual, { logged, limits })
-    output.log(values.json ? jsonOf(report) : values.fix ? migrationOf(report) : textOf(report))
+    output.log(values.json ? jsonOf(report) : values.fix ? migrationOf(report) : reportText(report))
     return report.differences.length === 0 ? 0 : 1
   } finally {
     await end()
@@ -66,7 +66,7 @@ async function compare(
   }
 }
 
-function textOf({ tables, differences, notes }: CheckReport): string {
+function reportText({ tables, differences, notes }: CheckReport): string {
   const messages = [...notes, ...(notes.length > 0 && differences.length > 0 ? [''] : [])]
   if (differences.length === 0) {
     return [...messages, `${tables.join(' and ')} are as the limiter expects them.`].join('\n')

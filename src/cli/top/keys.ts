@@ -8,11 +8,11 @@ import { timeOf } from '../../shared/number-columns.ts'
 import type { ModuleLimit } from '../limits.ts'
 
 /** A limit to show: one of the module, or a prefix of which only denials are known. */
-export type Shown =
+export type ShownLimit =
   | ModuleLimit
   | { readonly prefix: string; readonly reading?: never; readonly durable?: never }
 
-export interface Source {
+export interface TopSource {
   readonly db: Database
   readonly tables: RateLimitTables
   readonly top: number
@@ -43,22 +43,22 @@ type Place = Pick<LimiterRows, 'db' | 'prefix' | 'tables' | 'durable'>
 const SEARCHED = 1000
 
 /** Without a module, the table is unknown, so both are read. */
-export function rowsOf({ prefix, durable }: Shown, { db, tables }: Source): readonly Place[] {
+export function placesOf({ prefix, durable }: ShownLimit, { db, tables }: TopSource): readonly Place[] {
   const both = durable === undefined ? [true, false] : [durable]
   return both.map((each) => ({ db, prefix, tables, durable: each }))
 }
 
 /** The keys that were denied most, and then those that use most. */
 export async function keysOf(
-  limit: Shown,
-  source: Source,
+  limit: ShownLimit,
+  source: TopSource,
   since: number,
   search: string,
 ): Promise<readonly TopKey[]> {
   const top = search === '' ? source.top : Math.max(SEARCHED, source.top)
   const keys = new Map<string, TopKey>()
-  for (const found of await usageOf(limit, source, top)) keys.set(found.key, found)
-  for (const rows of rowsOf(limit, source)) {
+  for (const found of await usageIn(limit, source, top)) keys.set(found.key, found)
+  for (const rows of placesOf(limit, source)) {
     for (const { key, denials } of await denied(rows, { top, since: new Date(since) })) {
       const before = keys.get(key)
       keys.set(key, { ...UNKNOWN, ...before, key, denials: denials + (before?.denials ?? 0) })
@@ -72,9 +72,13 @@ export async function keysOf(
 }
 
 /** Looks at keys that were denied most, and are not among those that use most. */
-async function withUsage(keys: readonly TopKey[], limit: Shown, source: Source): Promise<readonly TopKey[]> {
+async function withUsage(
+  keys: readonly TopKey[],
+  limit: ShownLimit,
+  source: TopSource,
+): Promise<readonly TopKey[]> {
   const { reading } = limit
-  const [rows] = rowsOf(limit, source)
+  const [rows] = placesOf(limit, source)
   const missing = keys.filter(({ used }) => used === null)
   if (!reading || !rows || missing.length === 0) return keys
   const planned = await Promise.all(
@@ -113,9 +117,9 @@ function topKey({
   }
 }
 
-async function usageOf(limit: Shown, source: Source, top: number): Promise<TopKey[]> {
+async function usageIn(limit: ShownLimit, source: TopSource, top: number): Promise<TopKey[]> {
   const { reading } = limit
-  const [rows] = rowsOf(limit, source)
+  const [rows] = placesOf(limit, source)
   if (!reading || !rows) return []
   // The two forms of the options are two signatures.
   const found =

@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { onlyRow } from '../../kernel/database/rows.ts'
 import { execute } from '../../kernel/database/run.ts'
-import { deniedOver, sumOf } from '../../reports/denied.ts'
+import { denialsIn, deniedOver } from '../../reports/denied.ts'
 import { readingOf } from '../../reports/rows.ts'
 import { HOUR, MINUTE } from '../../shared/denied-rows.ts'
 import { timeOf } from '../../shared/number-columns.ts'
-import { keysOf, rowsOf, type Shown, type Source, type TopKey } from './keys.ts'
+import { keysOf, placesOf, type ShownLimit, type TopKey, type TopSource } from './keys.ts'
 
 /** What `--json` prints. Numbers are null where they are unknown, or where there is no limit. */
 export interface TopReport {
@@ -29,7 +29,7 @@ export interface TopLimit {
 /** Reads the limits: the `top` keys of each, or those that have this text in them. */
 export type Read = (search?: string) => Promise<TopReport>
 
-export function readerOf(limits: readonly Shown[], source: Source): Read {
+export function readerOf(limits: readonly ShownLimit[], source: TopSource): Read {
   return async (search = '') => {
     const row = onlyRow(await execute(source.db, sql`select current_database() as name`))
     const database = [String(row?.['name']), ...(source.host === '' ? [] : [source.host])].join(' on ')
@@ -56,17 +56,17 @@ export function isAtLimit({ remaining, blockedUntil }: TopKey): boolean {
 }
 
 async function denialsOf(
-  limit: Shown,
-  source: Source,
+  limit: ShownLimit,
+  source: TopSource,
   at: number,
   since: number,
 ): Promise<Pick<TopLimit, 'denials' | 'pace'>> {
   const hours = Math.floor(at / HOUR.ms) - since / HOUR.ms + 1
   let [denials, recent] = [0, 0]
-  for (const rows of rowsOf(limit, source)) {
+  for (const rows of placesOf(limit, source)) {
     const found = await deniedOver(readingOf(rows), { now: at, hours, minutes: 2 })
-    denials += sumOf(found.hours)
-    recent += sumOf(found.minutes)
+    denials += denialsIn(found.hours)
+    recent += denialsIn(found.minutes)
   }
   return { denials, pace: (recent * 1000) / (MINUTE.ms + (at % MINUTE.ms)) }
 }

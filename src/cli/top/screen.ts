@@ -9,7 +9,7 @@ import {
   exitAlternativeScreen,
 } from 'ansi-escapes'
 import type { Screen } from '../output.ts'
-import { type Line, padded } from './table.ts'
+import { padded, type ScreenLine } from './table.ts'
 
 const { stdin, stdout } = process
 
@@ -48,7 +48,7 @@ export function screenOf(): Screen | undefined {
   }
 }
 
-function styled({ text, style }: Line, columns: number): string {
+function styled({ text, style }: ScreenLine, columns: number): string {
   if (!style || !stdout.hasColors()) return text
   return styleText(style, style === 'inverse' ? padded(text, columns) : text)
 }

@@ -4,7 +4,7 @@ import type { TopKey } from './keys.ts'
 import { isAtLimit, type TopLimit, type TopReport } from './reading.ts'
 
 /** A line, and how it looks in a terminal. */
-export interface Line {
+export interface ScreenLine {
   readonly text: string
   readonly style?: 'bold' | 'red' | 'inverse'
 }
@@ -20,7 +20,7 @@ const DISPENSABLE = ['limit', 'used', 'a second', 'full in', 'left'] as const
 
 type Column = (typeof COLUMNS)[number]
 
-interface TableRow extends Omit<Line, 'text'> {
+interface TableRow extends Omit<ScreenLine, 'text'> {
   readonly key: string
   readonly cells: Readonly<Partial<Record<Column, string>>>
 }
@@ -37,7 +37,7 @@ interface Shape {
 export function contentOf(
   report: TopReport,
   { width = Number.POSITIVE_INFINITY, every }: Shape = {},
-): Line[] {
+): ScreenLine[] {
   const rows = report.limits.flatMap((limit) => [limitRow(limit), ...keyRows(limit, report.at)])
   const titles = Object.fromEntries(COLUMNS.map((column) => [column, column]))
   return [
@@ -94,7 +94,7 @@ function cellsOf(key: TopKey, now: number): TableRow['cells'] {
 }
 
 /** Lines with the cells below each other: the keys begin at the left, and the others end at the right. */
-function inColumns(rows: readonly TableRow[], width: number): Line[] {
+function inColumns(rows: readonly TableRow[], width: number): ScreenLine[] {
   const widthOf = (column: Column) => Math.max(...rows.map(({ cells }) => cells[column]?.length ?? 0)) + 2
   const most = Math.min(MAX_KEY, Math.max(...rows.map(({ key }) => stringWidth(key))))
   const gone = new Set<Column>()

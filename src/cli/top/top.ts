@@ -4,7 +4,7 @@ import { connect } from '../connect.ts'
 import { limitsIn } from '../limits.ts'
 import type { Output } from '../output.ts'
 import { TABLE_OPTIONS, tablesFrom } from '../tables.ts'
-import type { Shown } from './keys.ts'
+import type { ShownLimit } from './keys.ts'
 import { showLive } from './live.ts'
 import { readerOf } from './reading.ts'
 import { contentOf } from './table.ts'
@@ -49,7 +49,7 @@ export async function top(args: string[], output: Output): Promise<number> {
 }
 
 /** The limits of a module, or those of the prefixes only. Without a module, only denials are known. */
-async function chosenLimits(module: string | undefined, prefixes: readonly string[]): Promise<Shown[]> {
+async function chosenLimits(module: string | undefined, prefixes: readonly string[]): Promise<ShownLimit[]> {
   if (module === undefined) {
     if (prefixes.length > 0) return prefixes.map((prefix) => ({ prefix }))
     throw new Error('Which limits? Add --limits <module>, or --prefix <name> to see its denials only.')

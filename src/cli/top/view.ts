@@ -1,6 +1,6 @@
 import { printable } from '../../shared/readable.ts'
 import type { TopReport } from './reading.ts'
-import { contentOf, fitting, type Line } from './table.ts'
+import { contentOf, fitting, type ScreenLine } from './table.ts'
 
 /** A key that was pressed, as `node:readline` names it. */
 export interface Pressed {
@@ -63,7 +63,7 @@ export class View {
   }
 
   /** As many lines as the terminal has rows, none wider than it is. */
-  lines({ columns, rows }: Size): Line[] {
+  lines({ columns, rows }: Size): ScreenLine[] {
     const shape = { width: columns, every: this.#every }
     const all = this.report ? contentOf(this.#matching(this.report), shape) : [{ text: 'Reading …' }]
     if (this.failure !== undefined) all[1] = failureLine(this.failure, columns)
@@ -89,7 +89,7 @@ export class View {
   }
 }
 
-function failureLine(failure: string, columns: number): Line {
+function failureLine(failure: string, columns: number): ScreenLine {
   return {
     text: fitting(`Not read since then: ${printable(failure.replaceAll('\n', ': '))}`, columns),
     style: 'red',

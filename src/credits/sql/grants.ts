@@ -146,7 +146,7 @@ function grantRows(
   const rows = builder
     .select(columns)
     .from(table)
-    .where(and(grantsOf(table, parameters.text('prefix'), KEY, isShown), guarding.fits(table)))
+    .where(and(isGrantOf(table, parameters.text('prefix'), KEY, isShown), guarding.fits(table)))
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const seen = sql`(select ${columnList(['place', 'now'])}, ${columnList(Object.keys(columns), 'stored')}
       from (select ${clock} as now offset 0) as timed cross join ${callsFrom(parameters, ['key'])}
@@ -155,7 +155,7 @@ function grantRows(
 }
 
 /** Whether a row of the table is the key's debt, or one of its grants that meet the condition. */
-export function grantsOf(table: RateLimitTable, prefix: SQL, key: SQL, isShown: SQL): SQL {
+export function isGrantOf(table: RateLimitTable, prefix: SQL, key: SQL, isShown: SQL): SQL {
   const [debt, grant] = [sql.raw(`'${DEBT}'`), sql.raw(`'${GRANT}'`)]
   const start = sql`${key} || ${grant}`
   // A key may itself begin like the row of a grant. Its rows have one more slash, and no id has one.

@@ -19,7 +19,7 @@ import { guard, guardedStatement, type PlanGuard, transactionSettings } from '..
 import { BY_ITSELF, CLOCK_MS, type Level, level, type QueryLevel } from '../../kernel/sql/levels.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
 import type { WaitingSource } from '../../kernel/sql/take.ts'
-import { grantsOf } from './grants.ts'
+import { isGrantOf } from './grants.ts'
 
 const SEEN = 'ratelimit_seen'
 const LOCKED = 'ratelimit_locked'
@@ -126,7 +126,7 @@ function seenRows(source: TakeGrantsSource, parameters: Parameters, guarding: Pl
   const rows = builder
     .select(columns)
     .from(table)
-    .where(and(grantsOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
+    .where(and(isGrantOf(table, parameters.text('prefix'), sql`call.key`, isLive), guarding.fits(table)))
   const left = sql`${name('cap')} - ${name('used')}`
   const sums = sql`sum(${left}) over () as total, sum(${name('cap')}) over () as capacity`
   const inOrder = sql`

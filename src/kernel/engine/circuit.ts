@@ -46,7 +46,7 @@ export class Circuit {
 
   /** Notes the error of a statement. If the database has refused it, the database can be reached. */
   learn(error: RatelimitError, statement: object = error): void {
-    if (isOutage(error)) this.failed(error, statement)
+    if (isFailure(error)) this.failed(error, statement)
     else if (error.sqlState !== undefined) this.answered()
   }
 
@@ -61,7 +61,7 @@ export class Circuit {
 }
 
 /** Whether the database may be unreachable after this error. */
-function isOutage({ code, contended }: RatelimitError): boolean {
+function isFailure({ code, contended }: RatelimitError): boolean {
   return !contended && (code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT')
 }
 

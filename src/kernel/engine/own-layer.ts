@@ -55,16 +55,16 @@ export function partsIn(settings: Settings): OwnParts {
       checkOption(!isThere(settings), `${name} cannot be combined with ${other}. ${because}`)
     }
   }
-  return partsOf(layers)
+  return givenBy(layers)
 }
 
-function partsOf(use: readonly OwnLayer[]): OwnParts {
+function givenBy(use: readonly OwnLayer[]): OwnParts {
   return Object.assign({}, ...use.map((layer) => layer[HANDLE]))
 }
 
 /** The store of the layers. Undefined if the rows are on one server. */
 export function storeIn(use: readonly AnyLayer[]): OwnParts['table'] {
-  return partsOf(use).table
+  return givenBy(use).table
 }
 
 /** The table, in the store of the layers. */

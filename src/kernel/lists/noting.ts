@@ -19,12 +19,12 @@ export type Paid = Numbers<Noted>
 export function notingRows(list: List, looks: Found['looks']): { row: RowRequest; sent: RowRequest }[] {
   return list.rows.filter(opens).map((row) => {
     const paid = (list.notes.get(row) ?? []).map((payer) => paidFor(payer, list, looks))
-    return { row, sent: { ...row, limiter: row.limiter.noting?.(together(paid)) ?? row.limiter } }
+    return { row, sent: { ...row, limiter: row.limiter.noting?.(notedTogether(paid)) ?? row.limiter } }
   })
 }
 
 /** What is noted of several rows is the sum that they have paid. */
-function together(paid: readonly Paid[]): Paid {
+function notedTogether(paid: readonly Paid[]): Paid {
   const [only = PAID_NOTHING, ...more] = paid
   return more.length === 0 ? only : { ...PAID_NOTHING, rate: paid.reduce((sum, { rate }) => sum + rate, 0) }
 }

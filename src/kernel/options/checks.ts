@@ -88,9 +88,9 @@ function isThreshold(value: unknown): boolean {
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
 }
 
-type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
+type PlaceOptions = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
 
-export function checkRows(options: Rows): void {
+export function checkRows(options: PlaceOptions): void {
   const { prefix, tables, clock, durable } = options
   checkPrefix(prefix)
   checkClock(clock)

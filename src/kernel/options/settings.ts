@@ -40,18 +40,20 @@ type Defaulted =
 
 /** The options of a constructor, checked, with their defaults. */
 export type Settings = {
-  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted ? Value<Name> : QuotaConfig[Name]
+  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted
+    ? ValueOf<Name>
+    : QuotaConfig[Name]
 } & { readonly limiter: Limiter }
 
-type Value<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
+type ValueOf<Name extends ConfigName> = Exclude<QuotaConfig[Name], undefined>
 
 type Option<Name extends ConfigName> = {
   /** Throws for a value that it cannot have. */
-  check(value: Value<Name>, name: string): void
+  check(value: ValueOf<Name>, name: string): void
   /** Whether only a `Quota` has it. */
   readonly isOfQuota?: true
 } & (undefined extends QuotaConfig[Name] ? { readonly isNeeded?: never } : { readonly isNeeded: true }) &
-  (Name extends Defaulted ? { readonly byDefault: Value<Name> } : { readonly byDefault?: never })
+  (Name extends Defaulted ? { readonly byDefault: ValueOf<Name> } : { readonly byDefault?: never })
 
 const SWITCH = { byDefault: false, check: checkSwitch } as const
 

@@ -201,10 +201,10 @@ export function grantedRow(
   const amount = takesLess
     ? sql<number>`case when ${sent('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
     : asked
-  return rowIn(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
+  return storedRow(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
 }
 
-export function rowIn(
+export function storedRow(
   { algorithm, startsFull }: Rules,
   state: Expressions<StateColumn>,
   parameters: Parameters,

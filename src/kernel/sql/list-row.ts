@@ -4,7 +4,7 @@ import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, forEach, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
-import { isAdjusted, nextState, type OwnAction, type RowAction, rowIn, sentIn } from './decided.ts'
+import { isAdjusted, nextState, type OwnAction, type RowAction, sentIn, storedRow } from './decided.ts'
 import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
 
@@ -209,7 +209,7 @@ export function updatedRow(
     : isTheRow(table, parameters)
   return builder
     .update(table)
-    .set({ ...rowIn(rules, next, parameters), ...leftColumns(rules.algorithm, table) })
+    .set({ ...storedRow(rules, next, parameters), ...leftColumns(rules.algorithm, table) })
     .from(name(link))
     .where(and(isRow, isThere, rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`))
     .getSQL()

@@ -1,6 +1,6 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import { builder, isTheRow, type Link, link, name } from './builder.ts'
-import { DECIDED, rowIn } from './decided.ts'
+import { DECIDED, storedRow } from './decided.ts'
 import type { PlanGuard } from './guard.ts'
 import { type ColumnByName, level, type QueryLevel } from './levels.ts'
 import { at, type ChargedRow, DONE, nextOf, type PlacedRow, THERE, takenAmount, VERSION } from './list-row.ts'
@@ -107,6 +107,6 @@ function insertOf({ row, place, own }: MadeRow, join: SQL, mayFail: boolean): SQ
   const of: ColumnByName = (column) => name(at(place, column), LET)
   const next = nextOf(row, of, takenAmount(row, of, own), own)
   const from = sql`${name(LET)}${join} where ${name(DONE)} and ${of(THERE)} is not true`
-  const made = newRows(own.text('prefix'), own.text('key'), rowIn(rules, next, own), from)
+  const made = newRows(own.text('prefix'), own.text('key'), storedRow(rules, next, own), from)
   return insertRow(table, made, mayFail ? 'fail' : 'skip')
 }
