@@ -154,11 +154,11 @@ const COMBINATIONS: readonly Combination[] = [
   [({ keepEnded, grace }) => grace !== undefined && !keepEnded, 'grace needs keepEnded: true.'],
   [
     ({ keepEnded, cleanupProbability }) => keepEnded && cleanupProbability,
-    'keepEnded cannot be combined with cleanupProbability above 0. Calls sweep nothing, so that no period is lost.',
+    'keepEnded cannot be combined with cleanupProbability above 0. A sweep would lose periods.',
   ],
   [
     (_, { coalesce, connections }) => coalesce === false && connections !== undefined,
-    'coalesce: false cannot be combined with connections. Without coalescing each call takes a connection.',
+    'coalesce: false cannot be combined with connections. Each call then takes one.',
   ],
   [
     ({ durable, synchronousCommit }) => synchronousCommit && !durable,

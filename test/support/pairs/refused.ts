@@ -19,12 +19,12 @@ export const REFUSED: readonly Refused[] = [
   {
     these: ['keepEnded'],
     others: ['cleanupProbability'],
-    because: 'Calls sweep nothing, so that no period is lost.',
+    because: 'A sweep would lose periods.',
   },
   {
     these: ['coalesce: false'],
     others: ['connections'],
-    because: 'Without coalescing each call takes a connection.',
+    because: 'Each call then takes one.',
   },
   {
     these: ['prefetch'],
