@@ -10,6 +10,7 @@ import {
 } from 'rate-limiter-flexible'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { randomFrom } from '../../support/random.ts'
+import { isGate } from '../../support/runs.ts'
 
 // What docs/moving.md says is run: the calls of its tables, its SQL, and what behaves differently.
 
@@ -172,19 +173,20 @@ describe('rate-limiter-flexible', () => {
     }
   })
 
-  test('500 calls at any time have the same answers', async () => {
+  test('calls at any time have the same answers', async () => {
+    const count = isGate ? 500 : 100
     const [old, now] = [await flexible('traffic'), fixedWindow('traffic')]
     const random = randomFrom(12)
     let denied = 0
-    for (let calls = 0; calls < 500; calls++) {
+    for (let calls = 0; calls < count; calls++) {
       advance(Math.floor(random() ** 3 * 40_000))
       const { success, remaining, reset, retryAfter } = await now.limit('user')
       expect({ success, remaining, reset }).toEqual(await consumed(old, 'user'))
       if (!success) denied++
       expect(retryAfter).toBe(success ? 0 : reset - Date.now())
     }
-    expect(denied).toBeGreaterThan(50)
-    expect(denied).toBeLessThan(450)
+    expect(denied).toBeGreaterThan(count / 10)
+    expect(denied).toBeLessThan(0.9 * count)
   })
 
   test('denied points count there, and do not here', async () => {
