@@ -5,7 +5,7 @@ import { handleIn } from '../kernel/engine/handles.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedAsked, type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
-import type { PlanOf, Reading } from '../reports/rows.ts'
+import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import {
   type Act,

@@ -18,6 +18,7 @@ export type {
 export type { SettledSpending, Spent } from '../estimates/spend-from.ts'
 export type { Threshold } from '../kernel/options/choices.ts'
 export type { QuotaConfig } from '../kernel/options/config.ts'
+export type { LimiterRows } from '../shared/limiter-rows.ts'
 export type { ChangePlanOptions } from './change-plan.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export { type OpenReservation, type OpenReservationsOptions, openReservations } from './open-reservations.ts'

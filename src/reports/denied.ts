@@ -8,8 +8,14 @@ import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { denialsKey, deniedPrefix, HOUR, MINUTE, type Span, spanName } from '../shared/denied-rows.ts'
+import {
+  type LimiterRows,
+  REPORT_NAMES,
+  type Reading,
+  type ReportOptions,
+  readingOf,
+} from '../shared/limiter-rows.ts'
 import { exactNumber, timeOf } from '../shared/number-columns.ts'
-import { type LimiterRows, REPORT_NAMES, type Reading, type ReportOptions, readingOf } from './rows.ts'
 import { deniedInStatement, deniedStatement } from './sql/denied.ts'
 
 /** Options of `denied`. */

@@ -1,3 +1,4 @@
+export type { LimiterRows, PlanOf, ReportOptions } from '../shared/limiter-rows.ts'
 export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
 export {
   type RowColumns,
@@ -6,7 +7,6 @@ export {
   resetOf,
   usedOf,
 } from './row-numbers.ts'
-export type { LimiterRows, PlanOf, ReportOptions } from './rows.ts'
 export {
   type KeyUsage,
   type OneLimitRows,

@@ -11,8 +11,8 @@ import { checkLimiter } from '../kernel/options/validate.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { BLOCKED } from '../kernel/sql/own-prefixes.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
+import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
 import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
-import type { PlanOf, Reading } from './rows.ts'
 import { keysStatement, lookEachStatement, lookParams } from './sql/usage.ts'
 
 /** What to read, and how many keys to list. */

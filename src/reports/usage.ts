@@ -12,9 +12,15 @@ import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter, checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
+import {
+  type LimiterRows,
+  type PlanOf,
+  REPORT_NAMES,
+  type ReportOptions,
+  readingOf,
+} from '../shared/limiter-rows.ts'
 import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
 import { shownIn } from '../shared/shown.ts'
-import { type LimiterRows, type PlanOf, REPORT_NAMES, type ReportOptions, readingOf } from './rows.ts'
 import { usageStatement } from './sql/usage.ts'
 import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
 

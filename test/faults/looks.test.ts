@@ -30,7 +30,7 @@ const looks: Record<string, Look> = {
   'limitAll of 0': (ratelimit) => limitAll([{ ratelimit, key: SECRET, rate: 0 }]),
   cleanup: (ratelimit) => ratelimit.cleanup(),
   usage: ({ prefix }, db) => usage({ db, prefix, limiter, durable: true }),
-  openReservations: ({ prefix }, db) => openReservations(db, { prefix }),
+  openReservations: ({ prefix }, db) => openReservations({ db, prefix, durable: true }),
 }
 
 test.each(

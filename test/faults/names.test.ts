@@ -63,19 +63,17 @@ test.each([
   try {
     await kill(await start({ ...work, what: 'reserve', aheadMs: 0 }))
     expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
-    expect(await openReservations(db, { prefix, durable: true })).toMatchObject([
-      { key: 'org', id: 'job', rate: 40 },
-    ])
+    expect(await openReservations(ratelimit)).toMatchObject([{ key: 'org', id: 'job', rate: 40 }])
     // The one that settles is killed before it commits: nothing is given back, and it is open again.
     await kill(await start({ ...work, what: `${what} and hold` }))
     expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
-    expect(await openReservations(db, { prefix, durable: true })).toHaveLength(1)
+    expect(await openReservations(ratelimit)).toHaveLength(1)
     // Its backend may hold the rows for a moment: settleExpired skips those, so wait for it to be gone.
     const held = `select 1 from pg_stat_activity where state = 'idle in transaction' and datname = current_database()`
     await expect.poll(async () => (await database.rows(held)).length).toBe(0)
     await ended(await start({ ...work, what }))
     expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
-    expect(await openReservations(db, { prefix, durable: true })).toEqual([])
+    expect(await openReservations(ratelimit)).toEqual([])
     const repeated = await ended(await start({ ...work, what }))
     if (what === 'settle') expect(repeated).toMatchObject(again)
     else expect(repeated).toEqual(again)

@@ -1,9 +1,9 @@
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { denied } from '../../reports/denied.ts'
-import { type LimiterRows, readingOf } from '../../reports/rows.ts'
 import { type KeyUsage, type OtherUsage, usage } from '../../reports/usage.ts'
 import { lookAtPlans } from '../../reports/usage-by-plan.ts'
+import { type LimiterRows, readingOf } from '../../shared/limiter-rows.ts'
 import { timeOf } from '../../shared/number-columns.ts'
 import type { ModuleLimit } from '../limits.ts'
 

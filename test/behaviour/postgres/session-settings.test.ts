@@ -142,7 +142,7 @@ test('an estimate with a name, open and settled', async () => {
     const config = { db, prefix, clock: clock.now, cleanupProbability: 0 }
     const quota = new Quota({ ...config, limiter: Ratelimit.fixedWindow(MOST, '1m') })
     await quota.reserve('key', { rate: MOST - 8, id: 'job', expires: '10s' })
-    const open = await openReservations(db, { prefix })
+    const open = await openReservations(quota)
     return [open, await quota.settle({ key: 'key', id: 'job' }, MOST - 10), await quota.getRemaining('key')]
   })
   expect(changed).toEqual(plain)

@@ -149,7 +149,7 @@ const ENTRIES: readonly Entry[] = [
     'settleExpired',
     (more) => inTransaction((tx) => settleExpired(tx, { ratelimit: ours(), as: 'release', ...more })),
   ],
-  ['openReservations', (more) => openReservations(database.db, { prefix: 'unknown', ...more })],
+  ['openReservations', (more) => openReservations(ours(), more)],
   ['closePeriods', (more) => inTransaction((tx) => closePeriods(tx, { ...plan, ...more }))],
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
   ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],

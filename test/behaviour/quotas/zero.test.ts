@@ -82,7 +82,7 @@ describe.each([
 describe.each(oneOfEachKind)('$name: an estimate of 0', ({ limiter }) => {
   test('with a name is settled once, in any process, and its repeat is repeated', async () => {
     const mine = quotaOn(database, limiter)
-    const { quota, prefix } = mine
+    const { quota } = mine
     await quota.limit('key', { rate: 10 })
     const { used } = await quota.getRemaining('key')
     const reserve = (each = quota) => each.reserve('key', { rate: 0, ...NAMED })
@@ -90,9 +90,7 @@ describe.each(oneOfEachKind)('$name: an estimate of 0', ({ limiter }) => {
     expect(reserved).toMatchObject({ success: true, remaining: 0 })
     expect(reserved).not.toHaveProperty('repeated')
     expect(await reserve(elsewhere(mine))).toMatchObject({ success: true, repeated: true, remaining: 0 })
-    expect(await openReservations(database.db, { prefix, durable: false })).toMatchObject([
-      { key: 'key', id: 'job', rate: 0 },
-    ])
+    expect(await openReservations(quota)).toMatchObject([{ key: 'key', id: 'job', rate: 0 }])
     expect(await quota.getRemaining('key')).toMatchObject({ used })
     const settleWith = (actual: number) => elsewhere(mine).settle({ key: 'key', id: 'job' }, actual)
     expect(await settleWith(3)).toMatchObject({ success: true, remaining: 0 })

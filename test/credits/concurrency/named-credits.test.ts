@@ -123,7 +123,7 @@ test('names of one key at once never take more than its grants have', async () =
   expect(await used('org')).toBe(147)
   await Promise.all(charged.map((each) => each?.success && each.release()))
   expect(await used('org')).toBe(0)
-  expect(await openReservations(first.db, { prefix: 'a sums' })).toEqual([])
+  expect(await openReservations({ db: first.db, prefix: 'a sums', durable: true })).toEqual([])
 })
 
 test('each threshold of the credits is crossed once, by lists, names and settlements at once', async () => {
@@ -196,7 +196,7 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
   const kept = [...costs.values()].reduce((sum, each) => sum + each, 0)
   expect(costs.size).toBeGreaterThan(0)
   expect((await used('org 1')) + (await used('org 2'))).toBe(kept)
-  expect(await openReservations(first.db, { prefix: 'a race' })).toEqual([])
+  expect(await openReservations({ db: first.db, prefix: 'a race', durable: true })).toEqual([])
   expect(await deadlocks(database, [...dbs])).toBe(0)
 })
 

@@ -47,7 +47,7 @@ function sourcesOf(options: Partial<QuotaConfig> = {}, more: { readonly hashKeys
     return [(await mine.month.getRemaining('org')).used, ...live.map(({ left }) => left), owed]
   }
   /** How many rows there are of names. */
-  const open = () => openReservations(database.db, { prefix })
+  const open = () => openReservations(mine.credits)
   return { mine, theirs, clock, books, open, prefix }
 }
 

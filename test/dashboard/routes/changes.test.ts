@@ -307,7 +307,7 @@ describe('a change', () => {
     await credits.reserve('org:1', { rate: 40, id: 'job/7', expires: '1h' })
     for (const id of ['job:1', 'job:2']) await quota.reserve('org:1', { rate: 2, id, expires: '1h' })
     const { act } = browse({ quota, credits })
-    const [one, two] = await openReservations(db, { prefix: quota.prefix })
+    const [one, two] = await openReservations(quota)
     const settled = await act('quota', 'org:1', 'settle', { held: one?.id ?? '', cost: '1' })
     expect(settled.question).toContain('<dt>Cost</dt><dd>1</dd>')
     expect(settled.text).toContain('was settled with 1.')

@@ -304,7 +304,7 @@ test('what a process leaves open is charged as estimated, once', async () => {
   await streamOf(parts())
   const estimate = PROMPT_TOKENS + MOST
   await meter.settleLost()
-  const open = () => openReservations(db, { prefix: 'llm-month', key: org })
+  const open = () => openReservations({ db, prefix: 'llm-month', durable: true }, { key: org })
   expect(await open()).toHaveLength(1)
   vi.setSystemTime(Date.now() + 15 * 60_000)
   await meter.settleLost()

@@ -553,9 +553,9 @@ describe('the cookbook', () => {
 
     const unknown = await failed(new Error('no answer'))
     expect(await stored('video-seconds', 'org')).toBe(620)
-    expect(await openReservations(app.db, { prefix: 'video-seconds', key: 'org' })).toMatchObject([
-      { id: JSON.parse(unknown).id, rate: 500 },
-    ])
+    expect(
+      await openReservations({ db: app.db, prefix: 'video-seconds', durable: true }, { key: 'org' }),
+    ).toMatchObject([{ id: JSON.parse(unknown).id, rate: 500 }])
     expect(await filmed({ reference: unknown, length: 300 })).not.toHaveProperty('repeated')
     expect(await stored('video-seconds', 'org')).toBe(420)
     filming.mockRestore()

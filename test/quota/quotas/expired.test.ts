@@ -20,15 +20,12 @@ const MINUTE_MS = 60_000
 
 function expiring(limiter: Limiter, options: Partial<QuotaConfig> = {}) {
   const under = quotaOn(database, limiter, options)
-  const { quota, prefix } = under
+  const { quota } = under
   const reserve = (key: string, id: string, rate: number, expires: number | string = '10m') =>
     quota.reserve(key, { rate, id, expires: expires as '10m' })
   const end = (as: 'release' | 'charge', more: Partial<SettleExpiredOptions> = {}) =>
     database.db.transaction((tx) => settleExpired(tx, { ratelimit: quota, as, ...more }))
-  const list = (key?: string, limit = 100) => {
-    const durable = options.durable === true
-    return openReservations(database.db, { prefix, key, limit, durable })
-  }
+  const list = (key?: string, limit = 100) => openReservations(quota, { key, limit })
   return { ...under, reserve, end, list }
 }
 
@@ -138,7 +135,7 @@ test('of one key, whatever other keys and ids look like', async () => {
     expect((await list(key)).map(({ id }) => id).toSorted()).toEqual(ids.toSorted())
   }
   expect(await list()).toHaveLength(names.length)
-  expect(await openReservations(database.db, { prefix: `${prefix} `, durable: false })).toEqual([])
+  expect(await openReservations({ db: database.db, prefix: `${prefix} `, durable: false })).toEqual([])
 })
 
 test('a month that is over gets nothing back', async () => {
@@ -246,10 +243,12 @@ test('what is refused before any SQL', async () => {
   for (const options of wrong) await expect(end(options)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   const outside = settleExpired(db, { ratelimit: quota, as: 'release' })
   await expect(outside).rejects.toMatchObject({ code: 'INVALID_OPTION' })
-  const list = (options: object) => openReservations(db, { prefix, ...options })
+  const list = (options: object) => openReservations(quota, options)
+  const listOf = (rows: object) => openReservations({ db, prefix, ...rows } as never)
   await expect(list({ limit: 0 })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   await expect(list({ key: '' })).rejects.toMatchObject({ code: 'INVALID_KEY' })
-  await expect(list({ prefix: '' })).rejects.toMatchObject({ code: 'INVALID_PREFIX' })
+  await expect(listOf({ durable: true, prefix: '' })).rejects.toMatchObject({ code: 'INVALID_PREFIX' })
+  await expect(listOf({})).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   await expect(list({ keys: 'x' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(statements).toEqual([])
 })

@@ -152,8 +152,7 @@ describe('spend', () => {
     const sources = await monthAndCredits()
     const [month, credits] = sources.quotas
     await spend(sources.mine, { rate: 14, ...NAMED })
-    const listed = { prefix: credits.prefix, durable: false }
-    const open = await openReservations(database.db, listed)
+    const open = await openReservations(credits)
     expect(open).toMatchObject([{ key: 'org', id: 'job', rate: 4 }])
     sources.clock.advance(HOUR_MS)
     const end = (ratelimit: Quota | Credits) =>
@@ -168,22 +167,22 @@ describe('spend', () => {
   })
 
   test('those of a key are listed without those of longer keys that begin like it', async () => {
-    const { quota, prefix } = quotaOn(database, Ratelimit.fixedWindow(10, '1h'))
+    const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '1h'))
     for (const key of ['org/team', 'org/', 'organisation']) {
       await quota.reserve(key, { id: 'theirs', expires: '1m' })
     }
     await quota.reserve('org', { id: 'own/one', expires: '10m' })
-    const open = await openReservations(database.db, { prefix, key: 'org', limit: 1, durable: false })
+    const open = await openReservations(quota, { key: 'org', limit: 1 })
     expect(open).toMatchObject([{ key: 'org', id: 'own/one' }])
   })
 
   test('a limit that has paid nothing has a reservation of 0, which ends with the others', async () => {
     const sources = await monthAndCredits()
     await spend(sources.mine, { rate: 6, ...NAMED })
-    const listed = { prefix: sources.quotas[1].prefix, durable: false }
-    expect(await openReservations(database.db, listed)).toMatchObject([{ rate: 0 }])
+    const [, credits] = sources.quotas
+    expect(await openReservations(credits)).toMatchObject([{ rate: 0 }])
     expect(await settle(sources.theirs, 'job', { actual: 13 })).toMatchObject({ granted: [10, 3] })
-    expect(await openReservations(database.db, listed)).toEqual([])
+    expect(await openReservations(credits)).toEqual([])
   })
 
   test('an unlimited plan pays the rest, and gets it back', async () => {

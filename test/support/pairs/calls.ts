@@ -221,9 +221,9 @@ export const ACTS: Readonly<Record<string, Act>> = {
     return on.limit === 'lockout' ? 1 : oneMore(on, used)
   },
   openReservations: async (on, used) => {
-    const { quota, key, plan, config } = on
+    const { quota, key, plan } = on
     await quota.reserve(key, { rate: 1, id: 'job', expires: '1d', ...plan })
-    expect(await openReservations(config.db, placeOf(on))).toHaveLength(1)
+    expect(await openReservations(quota)).toHaveLength(1)
     return oneMore(on, used)
   },
   settleExpired: async (on, used) => {
