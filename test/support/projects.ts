@@ -80,8 +80,6 @@ export function project(driver: Driver, drizzle: Drizzle, ...folders: readonly F
       setupFiles: SETUP_FILES,
       // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
       isolate: false,
-      // Reading a module takes less time than transforming it again.
-      experimental: { fsModuleCache: true },
     },
   }
 }
