@@ -48,7 +48,7 @@ export async function startTests(covers: boolean): Promise<Tests> {
         // Twice: a mutant may give its process no turn to end by itself.
         for (const _ of ['ask', 'kill']) void vitest.cancelCurrentRun('keyboard-input')
       }
-      const timer = setTimeout(late, 20_000 + 5 * tests.reduce((sum, { ms }) => sum + ms, 0))
+      const timer = setTimeout(late, 15_000 + 5 * tests.reduce((sum, { ms }) => sum + ms, 0))
       const some = tests.flatMap(({ test }) => files.get(test) ?? [])
       const { unhandledErrors } = await vitest.runTestSpecifications(some)
       clearTimeout(timer)

@@ -2,7 +2,7 @@ import type { Limiter } from '../limits/algorithm.ts'
 import { isEndless, startIn } from '../limits/limiter.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import type { Threshold } from '../options/choices.ts'
-import { type Call, type Decision, neededBy, reservedIn } from '../store/call.ts'
+import { type Call, type Decision, neededBy } from '../store/call.ts'
 import { blockedIn, blockedUntilOf } from './blocked.ts'
 import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacity.ts'
 import { allowedWith, deniedUntil } from './made.ts'
@@ -85,7 +85,8 @@ export function allowanceOf(outcome: Outcome, { thresholds }: ReportedFacts): Al
     const isNew = until !== undefined && until !== blockedUntilOf(limiter, afterCalls(outcome, place))
     if (isNew) allowed.blockedUntil = until
   }
-  if (thresholds.length === 0 || !mayCross(call) || place >= granted) return allowed
+  // Only settled amounts cross a threshold, so estimates do not.
+  if (thresholds.length === 0 || call.reserved > 0 || place >= granted) return allowed
   const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
   return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
 }
@@ -96,11 +97,6 @@ function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outco
   // A refund to a window becomes a look if the limit has no windows.
   const givesBack = rate < 0 || paidWindowStart !== null
   return givesBack ? { ...answer, returned: returnedBy(outcome) } : answer
-}
-
-/** Whether the call can cross a threshold. Only settled amounts cross one, so estimates do not. */
-function mayCross(call: Call): boolean {
-  return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0
 }
 
 export function withCrossed(allowed: Allowed, crossed: readonly Threshold[]): Allowed {
