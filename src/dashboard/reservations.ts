@@ -1,16 +1,8 @@
-import { CLOSING, openedIn } from '../estimates/estimate-row.ts'
 import { inRows } from '../estimates/in-rows.ts'
-import { nameIn } from '../estimates/names.ts'
-import { openStatement } from '../estimates/sql/estimates.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
-import { distinct } from '../kernel/database/rows.ts'
-import { runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
+import { readOpen } from '../estimates/read-open.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { calledOn } from '../kernel/engine/handles.ts'
-import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import { toHex } from '../shared/hex-id.ts'
-import { stateIn } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
 import type { KeyRows } from './keys.ts'
@@ -24,16 +16,9 @@ export function openReservationsOf({ rows: { connection, table, namespace } }: C
     name: RESERVATIONS,
     title: 'Open reservations',
     columns: ['Name', 'Estimate'],
-    list: async ({ key, size }) => {
-      const isOfKey = key !== undefined
-      const statement = kept(table.statements, `open ${isOfKey}`, () => openStatement(table.table, isOfKey))
-      const values = { prefix: RESERVED_PREFIX + namespace.prefix, size, from: `${key}/`, to: `${key}/z` }
-      const rows = distinct(await uncharged(runOnce(connection, statement, values)), 'key', size)
-      return rows.flatMap((row) => {
-        const { key: of, id: name } = nameIn(String(row['key']))
-        const opened = openedIn(stateIn(row, CLOSING))
-        return opened ? [{ key: of, name, amount: opened.rate, until: opened.endMs }] : []
-      })
+    list: async (asked) => {
+      const open = await readOpen({ db: connection.db, table, prefix: namespace.prefix }, asked)
+      return open.map(({ key, id, rate, expires }) => ({ key, name: id, amount: rate, until: expires }))
     },
   }
 }

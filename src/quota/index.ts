@@ -7,6 +7,7 @@ export type {
   ReserveOptions,
   SpendOptions,
 } from '../estimates/options.ts'
+export type { OpenReservation } from '../estimates/read-open.ts'
 export type { Reservations, ReservedAll } from '../estimates/reserve-calls.ts'
 export type {
   CommitSpentOptions,
@@ -21,7 +22,7 @@ export type { QuotaConfig } from '../kernel/options/config.ts'
 export type { LimiterRows } from '../shared/limiter-rows.ts'
 export type { ChangePlanOptions } from './change-plan.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
-export { type OpenReservation, type OpenReservationsOptions, openReservations } from './open-reservations.ts'
+export { type OpenReservationsOptions, openReservations } from './open-reservations.ts'
 export { type Prorated, prorate } from './prorate.ts'
 export { Quota } from './quota.ts'
 export type {

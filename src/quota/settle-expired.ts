@@ -3,6 +3,7 @@ import type { Named } from '../estimates/charged.ts'
 import { CLOSING, type Opened, openedIn } from '../estimates/estimate-row.ts'
 import { inTurn } from '../estimates/in-turn.ts'
 import { nameIn } from '../estimates/names.ts'
+import type { OpenReservation } from '../estimates/read-open.ts'
 import type { SettleExpiredOptions } from '../estimates/settle-options.ts'
 import * as SETTLING from '../estimates/settle-options.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
@@ -19,7 +20,6 @@ import { compareText } from '../kernel/sql/calls.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import { stateIn } from '../shared/number-columns.ts'
 import { lockExpired } from './lock-expired.ts'
-import type { OpenReservation } from './open-reservations.ts'
 
 /** A reservation that `settleExpired` has ended. */
 export interface ExpiredReservation

@@ -1,0 +1,37 @@
+import { uncharged } from '../kernel/database/database-error.ts'
+import { distinct } from '../kernel/database/rows.ts'
+import { runOnce } from '../kernel/database/run.ts'
+import { kept } from '../kernel/database/statement.ts'
+import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
+import type { Reading } from '../shared/limiter-rows.ts'
+import { stateIn } from '../shared/number-columns.ts'
+import { CLOSING, openedIn } from './estimate-row.ts'
+import { nameIn } from './names.ts'
+import { openStatement } from './sql/estimates.ts'
+
+/** A reservation with a name that is not settled. */
+export interface OpenReservation {
+  /** The key as it is stored: with `hashKeys`, the hash. */
+  readonly key: string
+  /** The name as it is stored: with `hashKeys`, the hash. */
+  readonly id: string
+  /** The charged estimate; 0 if a dry run let it pass. */
+  readonly rate: number
+  /** Unix milliseconds at which `settleExpired` may end it. */
+  readonly expires: number
+}
+
+/** Reads the open reservations of a key, or of all keys, those that end first before the others. */
+export async function readOpen(
+  { db, table, prefix }: Omit<Reading, 'clock'>,
+  { key, size }: { readonly key?: string | undefined; readonly size: number },
+): Promise<OpenReservation[]> {
+  const isOfKey = key !== undefined
+  const statement = kept(table.statements, `open ${isOfKey}`, () => openStatement(table.table, isOfKey))
+  const values = { prefix: RESERVED_PREFIX + prefix, size, from: `${key}/`, to: `${key}/z` }
+  const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', size)
+  return rows.flatMap((row) => {
+    const opened = openedIn(stateIn(row, CLOSING))
+    return opened ? [{ ...nameIn(String(row['key'])), rate: opened.rate, expires: opened.endMs }] : []
+  })
+}
