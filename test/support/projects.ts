@@ -130,7 +130,7 @@ const asDistributed = {
       return code.replace('new Shards(name, [])', 'new Shards(name, [-(2 ** 31), -(2 ** 30), 0, 2 ** 30])')
     }
     if (!file.endsWith('/src/kernel/engine/own-layer.ts')) return undefined
-    const given = code.replace('return partsOf(use).table', 'return partsOf(use).table ?? citusTable')
+    const given = code.replace('return givenBy(use).table', 'return givenBy(use).table ?? citusTable')
     return `import { citusTable } from '../../citus/citus-table.ts'\n${given}`
   },
 } as const
