@@ -12,7 +12,7 @@ import { answerTo } from '../kernel/engine/layers.ts'
 import { freshState } from '../kernel/limits/limiter.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { NUMBERS } from '../kernel/sql/columns.ts'
-import { timeAndState } from '../kernel/store/ask.ts'
+import { timeAndState } from '../kernel/store/answers.ts'
 import {
   type Answers,
   type Asked,

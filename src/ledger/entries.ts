@@ -2,7 +2,7 @@ import { remainingOf } from '../kernel/answers/capacity.ts'
 import { afterCalls, type Outcome, paymentOf, returnedBy } from '../kernel/answers/outcome.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { hasSeveralRows } from '../kernel/limits/limiter.ts'
-import { applies } from '../kernel/store/ask.ts'
+import { applies } from '../kernel/store/answers.ts'
 import type { Answers, Asked, Call, GrantedCall } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
 

@@ -15,11 +15,12 @@ import type { Commit } from '../sql/guard.ts'
 import type { Decision } from '../store/call.ts'
 import { addUp } from './add-up.ts'
 import { chargeFreeList, chargeList, checkedWhole } from './all-or-nothing.ts'
-import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
+import { askAlone, decideLists, isDecided } from './decide-lists.ts'
 import { found } from './enough.ts'
 import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List, RowRequest } from './sending.ts'
+import { queued, type SharedList } from './shared-list.ts'
 import { withUnitsInRows } from './units-in-rows.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.

@@ -1,7 +1,8 @@
 import { telling } from '../database/connection.ts'
 import { retrying, untilDone } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
-import { applies, askOne } from '../store/ask.ts'
+import { applies } from '../store/answers.ts'
+import { askOne } from '../store/ask.ts'
 import {
   type Answers,
   type Asked,

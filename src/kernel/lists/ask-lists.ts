@@ -1,0 +1,75 @@
+import { type Connection, type Sending, telling } from '../database/connection.ts'
+import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
+import type { Row } from '../database/run.ts'
+import type { Value } from '../database/statement.ts'
+import type { Params } from '../limits/algorithm.ts'
+import { numberArray, textArray } from '../sql/calls.ts'
+import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
+import { listsStatement, sentByEach } from '../sql/lists.ts'
+import { foundIn, nameOfGroups, payersIn, runLists, sentOfGroups, shapesOf } from './list.ts'
+import { isRecorded, recording } from './send-list.ts'
+import type { Found, RowRequest } from './sending.ts'
+import { nameOfShape, numberIn, paramsFor, sharedValuesOf } from './shape.ts'
+import type { SharedList } from './shared-list.ts'
+
+/** Charges lists of one kind. Returns the rows of those lists whose rows all exist and are free. */
+export async function askLists(
+  lists: readonly SharedList[],
+  isCommon: readonly boolean[],
+  insertsIfMissing: boolean,
+  sending: Sending,
+): Promise<readonly (Found | undefined)[]> {
+  const [{ list: first, shapes: plain }] = lists as readonly [SharedList]
+  const { rows, commit, groups } = first
+  const shapes = insertsIfMissing ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
+  const payers = payersIn(groups, rows)
+  const params = rows.map((row) => paramsFor(row, undefined))
+  const values: Record<string, Value> = {}
+  const sent = lists.map(({ list }) => sentOfGroups(list.groups))
+  for (const [place, [name]] of sentOfGroups(groups).entries())
+    values[name] = numberArray(sent.map((own) => mustHave(own[place])[1]))
+  for (const [place, row] of rows.entries()) {
+    const shape = shapes[place] as ListRow
+    for (const [name, value] of sharedValuesOf(row, params[place] as Params))
+      values[`${place}.${name}`] = value
+    const own = lists.map(({ list }) => list.rows[place] as RowRequest)
+    const each = sentByEach(shape, isCommon[place] === true)
+    values[`${place}.key`] = each.includes('key') ? textArray(own.map(({ key }) => key)) : row.key
+    for (const name of sentNumbersOf(shape)) {
+      const all = () => numberArray(own.map((one) => numberIn(one, name)))
+      values[`${place}.${name}`] = each.includes(name) ? all() : numberIn(row, name)
+    }
+  }
+  for (const { list } of lists) list.onSend(true, false, sending)
+  const source = {
+    name: `lists ${commit} ${isCommon.map(Number).join('')} ${nameOfGroups(payers)} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
+    build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
+  }
+  const run = async (connection: Connection) =>
+    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, params)
+  const own = { ...first, connection: telling(first.connection, sending) }
+  if (!isRecorded(own)) return run(own.connection)
+  return (await recording()).recordLists(own, run, (founds) =>
+    lists.flatMap(({ list }, place) => {
+      const found = founds[place]
+      return found ? [[list, found] as const] : []
+    }),
+  )
+}
+
+function foundInAll(
+  answer: readonly Row[],
+  lists: readonly SharedList[],
+  shapes: readonly ListRow[],
+  params: readonly Params[],
+): readonly (Found | undefined)[] {
+  const founds: (Found | undefined)[] = new Array(lists.length)
+  for (const row of answer) {
+    const place = mustHave(row['place'])
+    if (place === null) continue
+    const index = Number(place) - 1
+    if (founds[index]) throw notAsExpected(TWO_ROWS)
+    founds[index] = foundIn(row, mustHave(lists[index]).list.rows, shapes, params)
+  }
+  return founds
+}

@@ -1,0 +1,62 @@
+import { onceFor } from '../base/once.ts'
+import type { QueuedList } from '../queue/fitting-lists.ts'
+import type { Watch } from '../queue/waits.ts'
+import type { ListRow } from '../sql/list-row.ts'
+import type { Namespace } from '../store/call.ts'
+import { nameOfGroups, payersIn, shapesOf } from './list.ts'
+import { type Found, type List, mayNeedSeveral } from './sending.ts'
+import { nameOfShape } from './shape.ts'
+
+/** A list that may share a statement with others. */
+export interface SharedList extends QueuedList {
+  readonly list: List
+  /** That of the limiter whose time bounds the list. */
+  readonly watch: Watch
+  readonly shapes: readonly ListRow[]
+  /** Awaited before the first statement. */
+  readonly prepare: (() => Promise<void>) | undefined
+  isOver(): boolean
+  /** What the last statement has found. */
+  found: Found | undefined
+}
+
+/** The list in the form in which it waits for its turn. */
+export function queued(
+  list: List,
+  watch: Watch,
+  prepare: SharedList['prepare'],
+  isOver: () => boolean,
+): SharedList {
+  const { rows, groups, connection, commit } = list
+  const shapes = shapesOf(list, 'skips')
+  const about = rows.map(
+    (row, place) =>
+      // A shared statement has an answer only if the row exists, whether the list needs it or not.
+      `${nameOfShape(row, shapes[place] as ListRow, true)} ${namespaceNumber(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
+  )
+  return {
+    list,
+    watch,
+    shapes,
+    prepare,
+    isOver,
+    found: undefined,
+    rows: rows.map(({ row }) => row),
+    kind: mayNeedSeveral(rows)
+      ? `alone ${++lastId}`
+      : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
+    shares: rows.map((row, place) =>
+      groups.length === 0 && mayBeCommon(shapes[place] as ListRow) ? row.paidWindowStart : undefined,
+    ),
+  }
+}
+
+let lastId = 0
+
+/** A number for each namespace. Lists with different namespaces may have different clocks. */
+const namespaceNumber = onceFor((_: Namespace) => ++lastId)
+
+/** Whether lists may have the row in common. */
+function mayBeCommon({ does, insertsIfMissing }: ListRow): boolean {
+  return does !== 'look' && !insertsIfMissing
+}
