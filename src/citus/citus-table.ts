@@ -11,5 +11,5 @@ export const citusTable: (table: RateLimitTable) => Table = /* @__PURE__ */ once
   const statements = new Map()
   const store = new CitusStore(table, statements)
   const load: Table['load'] = async (db) => void (await store.load(db))
-  return { table, statements, size: UNKNOWN_SIZE, reachesAllRows: false, store, load }
+  return { table, statements, size: UNKNOWN_SIZE, store, load }
 })

@@ -102,7 +102,7 @@ function numberOf(
     'The table must have the columns of a table made by rateLimitTables.',
   )
   const at = clock ? readClock(clock) : (credits?.rows.namespace.clock?.() ?? null)
-  const isOpen = use ? storeIn(use) !== undefined : credits?.rows.table.reachesAllRows === false
+  const isOpen = use ? storeIn(use) !== undefined : credits?.rows.table.store.isShown === true
   return rowNumber(table, limiter, at, which, isOpen).mapWith(Number)
 }
 

@@ -34,7 +34,7 @@ export function tablesOf(rows: readonly Pick<ListedRow, 'table'>[]): ReadonlyMap
 
 /** Whether one statement can charge the rows, wherever they are. */
 export function reachesAll(rows: readonly Pick<ListedRow, 'table'>[]): boolean {
-  return rows.every(({ table }) => table.reachesAllRows)
+  return rows.every(({ table }) => !table.store.steps)
 }
 
 /** Whether one statement can charge the rows where they are. */

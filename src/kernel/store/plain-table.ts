@@ -20,5 +20,5 @@ export function plainTable(table: RateLimitTable): Table {
     forget: () => false,
     isShown: false,
   }
-  return { table, statements, size: new TableSize(), reachesAllRows: true, store, load: undefined }
+  return { table, statements, size: new TableSize(), store, load: undefined }
 }

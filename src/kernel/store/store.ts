@@ -13,8 +13,6 @@ export interface Table {
   readonly table: RateLimitTable
   readonly statements: Statements
   readonly size: KnownSize
-  /** Whether one statement can lock, insert and charge rows of any keys. */
-  readonly reachesAllRows: boolean
   readonly store: Store
   /** Loads what the store has to know before the first statement. Undefined if that is nothing. */
   readonly load: ((db: Database) => Promise<void>) | undefined
@@ -58,7 +56,7 @@ export interface Store {
   split<T>(values: readonly T[], keyOf: (value: T) => string): readonly (readonly T[])[]
   /** Forgets the shards if a statement has failed because one was split. Returns whether it has forgotten. */
   forget(error: unknown): boolean
-  /** Undefined if one statement reaches all rows. */
+  /** Undefined if one statement can lock, insert and charge rows of any keys. */
   readonly steps?: Steps
   /** Whether the planner has to see keys and sizes of pages, because Citus finds the shards by them. */
   readonly isShown: boolean
