@@ -187,6 +187,30 @@ test.each([
   },
 )
 
+describe.each([
+  ['token bucket', Ratelimit.tokenBucket(1, '1s', LIMIT), 'last_refill'],
+  ['gcra', Ratelimit.gcra(1, '1s', { burst: LIMIT }), 'window_start'],
+] as const)('%s', (name, limiter, date) => {
+  test.each([
+    ['-infinity', '0'],
+    ['infinity', '0'],
+    ['now', 'NaN'],
+    ['now', '1e308'],
+    ['now', '-1e308'],
+  ])('a row of %s with %s tokens cannot be its own, and counts as none', async (time, tokens) => {
+    const clock = new TestClock()
+    const key = `${name} ${time} ${tokens}`
+    const written = time === 'now' ? `to_timestamp(${clock.ms / 1000})` : quoted(time)
+    await database.script(`insert into rate_limit_ephemeral (prefix, key, tokens, ${date}, expires_at)
+      values ('impossible', '${key}', '${tokens}', ${written}, now())`)
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'impossible', clock: clock.now })
+    const answer = await ratelimit.limit(key)
+    expect(answer).toEqual(await ratelimit.limit(`fresh ${key}`))
+    expect(answer).toMatchObject({ success: true, remaining: LIMIT - 1 })
+    expect(await ratelimit.limit(key, { rate: LIMIT })).toMatchObject({ success: false, retryAfter: 1000 })
+  })
+})
+
 test.each([
   ['token bucket', Ratelimit.tokenBucket(1, '1s', LIMIT), 'last_refill'],
   ['gcra', Ratelimit.gcra(1, '1s', { burst: LIMIT }), 'window_start'],
