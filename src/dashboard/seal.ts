@@ -32,7 +32,9 @@ export class Seals {
       const opened = await crypto.subtle.decrypt(algorithm(start), await this.#key(), bytes.slice(START))
       const text = new TextDecoder().decode(opened)
       const own = await this.#startOf(text)
-      return own.every((byte, place) => byte === start[place]) ? text : undefined
+      // All bytes are compared: the time must not tell how many of them are right.
+      const differing = own.filter((byte, place) => byte !== start[place])
+      return differing.length === 0 ? text : undefined
     } catch {
       return undefined
     }
