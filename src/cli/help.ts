@@ -22,9 +22,9 @@ check [<url>]        Compare the tables in a database with the expected ones. Th
 
 top [<url>]          Show the limits and the keys that are denied most and use most, again and again in a terminal:
                      q ends it, the arrows move, and / searches. Elsewhere it prints once.
-  --limits <module>  A module. Its default export has your Ratelimit, Quota or Credits by any names, and by
-                     prefixes objects with \`limiter\` or \`limiterOf\`, and \`durable\`. TypeScript is read by the
-                     \`tsx\` of the project, or by Node.
+  --limits <module>  A module. Its default export has your Ratelimit, Quota or Credits by any names, also as
+                     \`{ ratelimit, limiterOf }\`, and by prefixes objects with \`limiter\` or \`limiterOf\`, and
+                     \`durable\`. TypeScript is read by the \`tsx\` of the project, or by Node.
   --prefix <name>    Only this prefix. Can be repeated. Without --limits, only denials are shown.
   --top <number>     How many keys. Default: 10.
   --every <time>     Default: 2s.

@@ -96,25 +96,10 @@ async function withUsage(
 const UNKNOWN = { used: null, remaining: null, limit: null, reset: null, blockedUntil: null, isOther: false }
 
 /** A key without denials. */
-function topKey({
-  key,
-  used,
-  isOther,
-  remaining,
-  limit,
-  reset,
-  blockedUntil,
-}: KeyUsage | OtherUsage): TopKey {
-  return {
-    key,
-    denials: 0,
-    used,
-    remaining: remaining ?? null,
-    limit: limit ?? null,
-    reset: reset ?? null,
-    blockedUntil: blockedUntil ?? null,
-    isOther: isOther ?? false,
-  }
+function topKey(found: KeyUsage | OtherUsage): TopKey {
+  const { key, used, remaining = null, limit = null, reset = null } = found
+  const { blockedUntil = null, isOther = false } = found
+  return { key, denials: 0, used, remaining, limit, reset, blockedUntil, isOther }
 }
 
 async function usageIn(limit: ShownLimit, source: TopSource, top: number): Promise<TopKey[]> {

@@ -15,6 +15,8 @@ export default {
   logins: { limiter: lockout(5, '15m', { block: '1h' }), durable: false },
   exports: { limiterOf: (key) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
   tokens: new Quota({ db, limiter, prefix: 'tokens' }),
+  plans: { limiter: Ratelimit.unlimited(), durable: false },
+  ofPlans: { ratelimit: new Quota({ db, limiter, prefix: 'planned' }), limiterOf: () => plans.free },
   // An object has its own prefix.
   apiCalls: new Ratelimit({ db, limiter, prefix: 'calls' }),
 }

@@ -91,6 +91,24 @@ describe('drizzle-ratelimit top', () => {
     expect(words.slice(3)).toEqual([REQUESTS, ' user:1 5 0 5 60 min 2'])
   })
 
+  test('takes a limit with plans as the page for operators does', async () => {
+    const { db } = database
+    const planned = new Ratelimit({
+      db,
+      limiter: Ratelimit.fixedWindow(9, '1h'),
+      prefix: 'planned',
+      durable: true,
+    })
+    await planned.limit('ada', { rate: 3 })
+    const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'planned'])
+    expect(words.slice(3)).toEqual(['planned 0 0', ' ada 3 2 5 60 min'])
+  })
+
+  test('shows denials only of an unlimited plan, which has no rows', async () => {
+    const { code, words } = await run(['top', database.url, ...LIMITS, '--prefix', 'plans'])
+    expect([code, ...words.slice(3)]).toEqual([0, 'plans 0 0', ' nothing'])
+  })
+
   test('shows denials only, without a module', async () => {
     const { words } = await run(['top', database.url, '--prefix', 'exports', '--prefix', 'requests'])
     expect(words.slice(3)).toEqual([REQUESTS, ' user:1 2', ' user:2 1', 'exports 0 0', ' nothing'])
