@@ -116,7 +116,7 @@ export type QuotaTable =
       readonly durable?: true
     })
 
-export interface NoRememberedDenials {
+export interface NoDenialsKept {
   /**
    * Answers repeated denials from memory, as long as the database would answer the same. It does not see what
    * other processes give back meanwhile. Default: `false`.
@@ -125,7 +125,7 @@ export interface NoRememberedDenials {
   readonly maxBlockedKeys?: never
 }
 
-export interface RememberedDenials {
+export interface DenialsKept {
   /** Answers repeated denials from memory. */
   readonly inMemoryBlock: true
   /**

@@ -5,16 +5,16 @@ import type { Limiter } from '../limits/algorithm.ts'
 import type {
   Coalescing,
   Degrading,
+  DenialsKept,
   DurableTable,
   EitherTable,
   Keeping,
   Layered,
   NoConnections,
   NoDegrading,
+  NoDenialsKept,
   NoPeriods,
-  NoRememberedDenials,
   QuotaTable,
-  RememberedDenials,
   Reporting,
   Sweeping,
 } from './choices.ts'
@@ -24,7 +24,7 @@ import type {
 type EitherConfig<D> = CommonConfig<D> &
   Layered<D> &
   (Coalescing | NoConnections) &
-  (RememberedDenials | NoRememberedDenials) &
+  (DenialsKept | NoDenialsKept) &
   (Degrading | NoDegrading)
 
 /** Options of the constructor of {@link Ratelimit}. */
