@@ -209,6 +209,12 @@ export const ACTS: Readonly<Record<string, Act>> = {
     expect(await quota.grant(key, 5, options)).toMatchObject({ limit: capacity + 5 })
     expect(await quota.grant(key, 5, options)).toMatchObject({ limit: capacity + 5, repeated: true })
     on.capacity += 5
+    const amounts = (await quota.grants(key)).map(({ amount }: Untyped) => amount)
+    expect(amounts.reduce((sum: number, amount: number) => sum + amount, 0)).toBe(on.capacity)
+    if (limit === 'dated') {
+      await quota.grant(key, 2, { id: 'void' })
+      expect(await quota.voidGrant(key, 'void')).toBe(2)
+    }
     return used
   },
   block: async (on, used) => {
