@@ -448,6 +448,7 @@ describe('expires_at', () => {
     { limiter: Ratelimit.tokenBucket(7, '1111ms', 100), gridMs: 2083 },
     { limiter: Ratelimit.tokenBucket(100, '1h', 10), gridMs: 450_000 },
     { limiter: Ratelimit.tokenBucket(7, '1m', 100, { refill: 'continuous' }), gridMs: 107_142 },
+    { limiter: Ratelimit.gcra(1000, '1h', { burst: 3 }), gridMs: 1350 },
     { limiter: Ratelimit.slidingWindow(10, '7s'), gridMs: 1000 },
     { limiter: Ratelimit.slidingWindow(10, '1d'), gridMs: 10_800_000 },
     { limiter: Ratelimit.fixedWindow(10, '77777ms'), gridMs: 9722 },
