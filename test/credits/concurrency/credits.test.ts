@@ -31,7 +31,7 @@ test('32 callers use up three grants of different ends exactly, in their order',
   const taken = await Promise.all(
     others.map(async (credits, process) => {
       let sum = 0
-      for (const turn of range(Math.max(times(20), 9))) {
+      for (const turn of range(Math.max(times(20), 12))) {
         const rate = 1 + ((process + turn) % 3)
         const { success } = await credits.limit('org', { rate })
         if (!success) continue
