@@ -1,31 +1,19 @@
 import { type LRU, lru } from 'tiny-lru'
 import { remainingOf } from '../kernel/answers/capacity.ts'
 import { afterCalls } from '../kernel/answers/outcome.ts'
-import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
-import { toRatelimitError } from '../kernel/database/database-error.ts'
+import { type Moment, momentBy } from '../kernel/base/moment.ts'
 import type { InAdvance, Supplier } from '../kernel/engine/parts.ts'
 import type { RatelimitError } from '../kernel/errors.ts'
 import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Pending } from '../kernel/queue/queue.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { Changes } from './changes.ts'
+import { Counted } from './counted.ts'
 import { extraOf, Fetch, type FetchPlan } from './fetch.ts'
+import { FetchedUnits, orFail, type PrefetchTerms } from './fetched-units.ts'
 import { FetchingCall } from './fetching-call.ts'
 import { HeldStocks, type Key } from './held-stocks.ts'
-import { settled } from './settled.ts'
-import { carriedInto, decisionBy, hasEnough, hasExpired, type Stock } from './stock.ts'
-
-/** How much is prefetched, and for how long. */
-export interface PrefetchTerms {
-  /** The most units of a key's stock. */
-  readonly tokens: number
-  readonly forMs: number
-  /** How many keys are remembered. */
-  readonly maxKeys: number
-}
-
-/** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
-const KEPT_SHARE = 1 / 5
+import { decisionBy, hasEnough, hasExpired, type Stock } from './stock.ts'
 
 /**
  * Answers calls from units that the database has charged before, and brings the others to the database.
@@ -38,10 +26,11 @@ export class Prefetcher implements InAdvance {
   readonly #supplier: Supplier
   readonly #keys: LRU<Key>
   readonly #held: HeldStocks
+  readonly #units: FetchedUnits
   /** The calls that fetch more units, by their keys. */
   readonly #fetching = new Map<string, Fetch>()
   /** How many lists have to find all units of a key in its row. Until they end, it gets no stock. */
-  readonly #withheld = new Map<string, number>()
+  readonly #withheld = new Counted()
   /** Notified when a fetch or a refund has ended. */
   readonly #ends = new Changes()
   #closed: Promise<void> | undefined
@@ -51,6 +40,7 @@ export class Prefetcher implements InAdvance {
     this.#supplier = supplier
     this.#keys = lru(terms.maxKeys)
     this.#held = new HeldStocks(supplier, terms.forMs, () => this.#ends.notify())
+    this.#units = new FetchedUnits(terms, supplier, this.#keys, this.#held)
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
@@ -71,11 +61,7 @@ export class Prefetcher implements InAdvance {
   }
 
   add(caller: Pending): void {
-    try {
-      this.#add(caller)
-    } catch (error) {
-      caller.fail(toRatelimitError(error))
-    }
+    orFail(caller, () => this.#add(caller))
   }
 
   #add(caller: Pending): void {
@@ -89,7 +75,7 @@ export class Prefetcher implements InAdvance {
     if (fetching?.letWait(caller)) return
     const now = this.#now()
     const known = this.#keys.get(request.key)
-    const key = known ?? this.#remember(newKey(request.key, now), now)
+    const key = known ?? this.#units.remember(newKey(request.key, now), now)
     const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#terms.forMs
     key.askedAtMs = now.steadyMs
     const plan = fetching ? undefined : this.#planFor(key, request, wasAskedLately, now)
@@ -126,7 +112,7 @@ export class Prefetcher implements InAdvance {
   #abandon(fetch: Fetch): boolean {
     const wasSent = this.#supplier.dispatcher.cancel(fetch.caller)
     this.#fetched(fetch)
-    if (!wasSent) this.#keepHand(fetch)
+    if (!wasSent) this.#units.keepHand(fetch)
     this.#release(fetch)
     return wasSent
   }
@@ -171,12 +157,7 @@ export class Prefetcher implements InAdvance {
    * `end` is called. `returned` never rejects.
    */
   withhold(name: string): { readonly returned: Promise<void>; end(): void } {
-    this.#withheld.set(name, (this.#withheld.get(name) ?? 0) + 1)
-    const end = () => {
-      const others = (this.#withheld.get(name) ?? 0) - 1
-      if (others > 0) this.#withheld.set(name, others)
-      else this.#withheld.delete(name)
-    }
+    const end = this.#withheld.add(name)
     try {
       this.#giveUp(name)
     } catch {
@@ -188,32 +169,6 @@ export class Prefetcher implements InAdvance {
 
   #now(): Moment {
     return momentBy(this.#supplier.clock)
-  }
-
-  #nowSince({ plan }: Fetch): Moment {
-    return momentSince(plan.sentAt, this.#supplier.clock)
-  }
-
-  /** Works for a caller. An injected clock that fails then fails only this call, and leaves none waiting. */
-  #orFail(caller: Pending, work: () => void): void {
-    try {
-      work()
-    } catch (error) {
-      caller.fail(toRatelimitError(error))
-    }
-  }
-
-  #remember(key: Key, now: Moment): Key {
-    const evicted = this.#keys.setWithEvicted(key.key, key)
-    if (evicted?.value.stock) this.#held.end(evicted.value, now)
-    return key
-  }
-
-  /** Keeps what was fetched. Its key may have been forgotten meanwhile, but its units must be found. */
-  #keep(fetch: Fetch, stock: Stock): void {
-    const { key } = fetch
-    const known = this.#keys.peek(key.key) ?? this.#remember(key, this.#nowSince(fetch))
-    this.#held.keep(known, stock)
   }
 
   /** A call that asks for itself only. */
@@ -266,7 +221,7 @@ export class Prefetcher implements InAdvance {
   #onAnswer(fetch: Fetch, decision: Decision): void {
     this.#fetched(fetch)
     try {
-      this.#settle(fetch, decision)
+      this.#units.settle(fetch, decision)
     } finally {
       this.#release(fetch)
     }
@@ -274,7 +229,7 @@ export class Prefetcher implements InAdvance {
 
   #onError(fetch: Fetch, error: RatelimitError): void {
     this.#fetched(fetch)
-    this.#keepHand(fetch)
+    this.#units.keepHand(fetch)
     fetch.caller.fail(error)
     for (const caller of fetch.sharing) {
       caller.batch = fetch.batch
@@ -282,19 +237,11 @@ export class Prefetcher implements InAdvance {
     }
     fetch.sharing.clear()
     for (const caller of fetch.takeWaiting()) {
-      this.#orFail(caller, () => {
+      orFail(caller, () => {
         // If the database is away, they fail together, and not one after the other.
         if (!this.#fulfil(caller)) this.#supplier.dispatcher.add(this.#asking(fetch.key, caller))
       })
     }
-  }
-
-  /** Keeps the units in hand. They were charged before, even if the call has failed. */
-  #keepHand(fetch: Fetch): void {
-    const { key, plan, rest } = fetch
-    const { hand } = plan
-    if (hand && rest === 'keep') this.#keep(fetch, hand)
-    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(fetch))
   }
 
   /** Notes that a fetch has ended. Until the next answer, nobody knows what is left, so no call takes more. */
@@ -305,46 +252,10 @@ export class Prefetcher implements InAdvance {
     this.#ends.notify()
   }
 
-  /** Gives the callers their parts of what was fetched, and keeps the rest. */
-  #settle(fetch: Fetch, decision: Decision): void {
-    const { key, caller, plan, request } = fetch
-    const { hand } = plan
-    const carried = hand && fetch.rest !== 'drop' ? carriedInto(hand, decision, this.#nowSince(fetch)) : 0
-    const { own, after, stock } = settled(fetch, decision, carried, this.#terms.forMs)
-    key.remaining = remainingOf(request.limiter, after)
-    answerCaller(caller, own)
-    if (stock) {
-      this.#share(fetch, stock)
-      this.#stockUp(fetch, stock)
-    } else if (own.granted === 0 && !decision.isOther) this.#keepHand(fetch)
-  }
-
-  /** Answers the calls that were decided together with the fetch. No clock counts, as for a call alone. */
-  #share({ sharing }: Fetch, stock: Stock): void {
-    for (const caller of sharing) {
-      if (!hasEnough(stock, caller.request)) continue
-      sharing.delete(caller)
-      answerCaller(caller, decisionBy(stock, caller.request))
-    }
-  }
-
-  #stockUp(fetch: Fetch, stock: Stock): void {
-    const { key } = fetch
-    const fair = Math.floor((stock.facts.remaining + stock.left) * KEPT_SHARE)
-    // Calls that have given up may leave more than a stock has.
-    const kept = fetch.rest === 'keep' ? Math.min(stock.left, fair, this.#terms.tokens) : 0
-    const excess = stock.left - kept
-    if (excess > 0 && fetch.rest !== 'drop')
-      this.#held.giveBack(key, { ...stock, left: excess }, this.#nowSince(fetch))
-    stock.amount = kept
-    stock.left = kept
-    this.#keep(fetch, stock)
-  }
-
   /** Answers the calls that have waited, or lets them ask. */
   #release(fetch: Fetch): void {
     for (const caller of fetch.takeWaiting()) {
-      this.#orFail(caller, () => {
+      orFail(caller, () => {
         if (!this.#fulfil(caller)) this.#add(caller)
       })
     }
@@ -371,20 +282,11 @@ export class Prefetcher implements InAdvance {
   }
 }
 
-function newKey(key: string, { steadyMs }: Moment): Key {
-  return { key, stock: undefined, askedAtMs: steadyMs, size: 0, remaining: 0 }
-}
-
-/** If the caller throws, only its call fails. */
-function answerCaller(caller: Pending, decision: Decision): void {
-  try {
-    caller.fulfil(decision, 0)
-  } catch (error) {
-    caller.fail(toRatelimitError(error))
-  }
-}
-
 /** Whether a stock may answer the call. Others must find its units in the row. */
 function isPrefetchable({ purpose, reserved, limiter }: Request): boolean {
   return purpose === 'take' && reserved === 0 && !limiter.algorithm.seesEachCall
+}
+
+function newKey(key: string, { steadyMs }: Moment): Key {
+  return { key, stock: undefined, askedAtMs: steadyMs, size: 0, remaining: 0 }
 }
