@@ -52,6 +52,13 @@ describe.each(windows)('$name', ({ limiter }) => {
     expect(before).toHaveLength(1)
   })
 
+  test('equal refunds that share a statement say what is left after all of them', async () => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 9 })
+    const refunds = await Promise.all([-2, -2, -2].map((rate) => quota.limit('key', { rate })))
+    expect(refunds.slice(1)).toMatchObject([{ remaining: 7 }, { remaining: 7 }])
+  })
+
   test('each of several refunds at once goes to its own window', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     const { start: old = 0 } = (await quota.limit('key', { rate: 2 })) as Allowed
