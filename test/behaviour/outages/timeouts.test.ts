@@ -40,7 +40,8 @@ afterEach(() => database.script('drop function if exists run_out() cascade'))
 
 describe.each(['57014', '55P03'])('%s because of one key in a statement for many', (sqlState) => {
   test.each([[['slow 1']], [['slow 1', 'slow 2']]])('fails %j only', async (slow) => {
-    const { db, statements } = watch(database.db)
+    // Postgres sends an error before it gives the rows back. Another connection may find them held then.
+    const { db, statements } = watch(hasServer() ? database.connect(1).db : database.db)
     const ratelimit = limitOn(db, `${sqlState} ${slow.length}`)
     for (const key of keysWith(slow)) if (slow.includes(key)) await ratelimit.limit(key)
     await database.script(`
@@ -51,8 +52,8 @@ describe.each(['57014', '55P03'])('%s because of one key in a statement for many
     await expectOnlySlowFail(ratelimit, slow, 1, sqlState)
     const before = statements.length
     await expectOnlySlowFail(ratelimit, slow, 2, sqlState)
-    // Each level of halves has one statement for each half; a few keys may have been found held before.
-    expect(statements.length - before).toBeLessThan(150)
+    // Each level of halves has one statement for each half.
+    expect(statements.length - before).toBeLessThan(25)
   })
 
   test('fails all, after a few statements instead of one for each key', async () => {
