@@ -52,7 +52,7 @@ describe.each(['57014', '55P03'])('%s because of one key in a statement for many
     await expectOnlySlowFail(ratelimit, slow, 1, sqlState)
     const before = statements.length
     await expectOnlySlowFail(ratelimit, slow, 2, sqlState)
-    // Each level of halves has one statement for each half: 17 or 19. Keys that were found held before go alone.
+    // Each level of halves has one statement for each half: 17 or 19. Keys that were found held go alone.
     expect(statements.length - before).toBeLessThan(400)
   })
 
