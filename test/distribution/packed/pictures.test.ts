@@ -36,7 +36,8 @@ for (const scene of SCENES) {
 
 describe('four processes with and without prefetch', () => {
   let runs: readonly Granting[]
-  beforeAll(async () => {
+
+  test('docs/prefetch.svg shows what they were granted: `npm run pictures` draws it', async () => {
     fakeTime()
     const db = drizzle({ client })
     runs = await playPrefetch({
@@ -44,9 +45,6 @@ describe('four processes with and without prefetch', () => {
       advance: async (ms) => void (await vi.advanceTimersByTimeAsync(ms)),
     })
     vi.useRealTimers()
-  })
-
-  test('docs/prefetch.svg shows what they were granted: `npm run pictures` draws it', async () => {
     await expect(drawPrefetch(runs)).toMatchFileSnapshot('../../../docs/prefetch.svg')
   })
 
