@@ -4,7 +4,7 @@ import { Credits } from '../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
-import { holdRows, untilWaiting, waitingForLocks } from '../support/locks.ts'
+import { holdRows, untilWaiting } from '../support/locks.ts'
 import { fakeTime, useFakeTime } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
 
@@ -121,7 +121,7 @@ describe('keys that others hold delay their own callers only', () => {
     const { answers } = await outstanding(ratelimit, held)
     await untilWaiting(database, 4)
     await checkOthers(ratelimit)
-    expect(await waitingForLocks(database)).toHaveLength(4)
+    expect(await untilWaiting(database, 4)).toHaveLength(4)
     await holder.query('rollback')
     await answers
   })
@@ -197,7 +197,7 @@ test('lists that wait for held rows do not delay those with new keys', async () 
     expect(answers.every(({ success }) => success)).toBe(true)
   }
   expect(answered).toBe(0)
-  expect(await waitingForLocks(database)).toHaveLength(4)
+  expect(await untilWaiting(database, 4)).toHaveLength(4)
   await holder.query('rollback')
   for (const { success } of await Promise.all(waiting)) expect(success).toBe(true)
   for (const key of held) expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 2 })
