@@ -221,14 +221,13 @@ async function bill(
  */
 async function closeAll() {
   const limiterOf = (key: string) => customerOf(key)?.plan() ?? Ratelimit.unlimited()
-  const closing = { prefix: quota.prefix, limiterOf, clock: () => new Date(now), limit: 1 }
   const failed: Error[] = []
   let after: string | undefined
   do {
     const closed: ClosedPeriod[] = []
     try {
       await db.transaction(async (tx) => {
-        closed.push(...(await closePeriods(tx, { ...closing, after })))
+        closed.push(...(await closePeriods(quota, { tx, limiterOf, limit: 1, after })))
         for (const { key, ...ended } of closed) await bill(tx, key, ended, 'closePeriods')
       })
     } catch (cause) {

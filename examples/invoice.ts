@@ -206,8 +206,7 @@ on(20)
 await render('event-5', 500)
 on(32, 0)
 await db.transaction(async (tx) => {
-  const closing = { prefix: 'extra', limiter: NO_LIMIT, clock: common.clock }
-  for (const { key: _, ...period } of await closePeriods(tx, closing)) await bill(tx, 'extra', period)
+  for (const { key: _, ...period } of await closePeriods(extra, { tx })) await bill(tx, 'extra', period)
 })
 
 // The invoice.

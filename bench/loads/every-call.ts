@@ -3,7 +3,7 @@ import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { Credits } from '../../src/credits/index.ts'
 import { checkTables, limitAll, Ratelimit } from '../../src/index.ts'
 import { blocks, lockout } from '../../src/lockout/index.ts'
-import { closePeriods, Quota, reserveAll, spend } from '../../src/quota/index.ts'
+import { closePeriods, type OneLimitRows, Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { usage } from '../../src/reports/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter, defaultQuota } from '../contenders/this-package.ts'
@@ -152,24 +152,21 @@ async function upkeepOn(db: NodePgDatabase): Promise<readonly Call[]> {
     },
     {
       name: 'closePeriods of 10 keys, rolled back',
-      check: () => closeAndRollBack(db, { prefix: 'ended', limiter: window, limit: 10 }),
+      check: () => closeAndRollBack(db, { db, prefix: 'ended', limiter: window, durable: true }, 10),
     },
     { name: 'checkTables', check: async () => (await checkTables(db)).length === 0 },
   ]
 }
 
 /** Returns whether it has closed as many as it might. They are there again for the next call. */
-async function closeAndRollBack(
-  db: NodePgDatabase,
-  options: Parameters<typeof closePeriods>[1],
-): Promise<boolean> {
+async function closeAndRollBack(db: NodePgDatabase, rows: OneLimitRows, limit: number): Promise<boolean> {
   let closed = 0
   const rolledBack = db.transaction(async (tx) => {
-    closed = (await closePeriods(tx, options)).length
+    closed = (await closePeriods(rows, { tx, limit })).length
     tx.rollback()
   })
   await rolledBack.catch((error) => {
     if (!(error instanceof TransactionRollbackError)) throw error
   })
-  return closed === options.limit
+  return closed === limit
 }

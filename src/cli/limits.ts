@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { handleIn } from '../kernel/engine/handles.ts'
-import type { OneLimitRows, PlanRows } from '../reports/usage.ts'
+import type { OneLimitRows, PlanRows } from '../shared/limiter-rows.ts'
 import { loadModule } from './load-module.ts'
 
 /** A limit of the module that `--limits` names. */

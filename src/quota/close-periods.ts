@@ -1,65 +1,37 @@
-import type { RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
-import { SHIPPED } from '../kernel/database/table-name.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import { tableOf } from '../kernel/engine/own-layer.ts'
-import type { EndedPeriod, Limiter } from '../kernel/limits/algorithm.ts'
+import type { EndedPeriod } from '../kernel/limits/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../kernel/limits/limiter.ts'
-import { checkRows, checkUse } from '../kernel/options/checks.ts'
-import type { AnyLayer } from '../kernel/options/choices.ts'
-import { checkLimiter, checkOption, readClock } from '../kernel/options/validate.ts'
+import { checkOption } from '../kernel/options/validate.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import { limitsOf, type OneLimitRows, type PlanOf, type PlanRows, readingOf } from '../shared/limiter-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import { closeEnded } from './close-ended.ts'
 
-interface CommonOptions {
-  /** The prefix of the limiter whose periods are closed. */
-  readonly prefix: string
+/** Options of `closePeriods`. */
+export interface ClosePeriodsOptions {
+  /** Your transaction, which also writes down what is returned. */
+  readonly tx: Database
   /** The most periods to close. Default: `100`. */
   readonly limit?: number
   /** Skips the keys up to this one, such as the last key of the call before. Default: none. */
   readonly after?: string | undefined
   /** Leaves periods that ended less than this ago, so that late settlements can correct them. Default: none. */
   readonly grace?: Duration
-  /** Whether the rows are in the durable table, which holds quotas. Default: `true`. */
-  readonly durable?: boolean
-  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
-  readonly tables?: RateLimitTables
-  /** The layers of the limiter, if one is the store of its rows: `citus()`. Default: none. */
-  readonly use?: readonly AnyLayer[]
-  /** The time, for tests. Default: the database's clock. */
-  readonly clock?: () => Date
 }
 
-/** Options of `closePeriods`. */
-export type ClosePeriodsOptions = CommonOptions &
-  (
-    | {
-        /** The limit of all keys: a fixed or calendar window. */
-        readonly limiter: Limiter
-        readonly limiterOf?: never
-      }
-    | {
-        readonly limiter?: never
-        /**
-         * The limit of a key: its customer's plan. With `hashKeys` the argument is the hash. It is asked for
-         * one key after the other, so it may use the transaction. Keys whose limit has no periods are skipped.
-         */
-        readonly limiterOf: (key: string) => Limiter | Promise<Limiter>
-      }
-  )
+/** Options of `closePeriods`, for a `Ratelimit` with a limit for each key. */
+export interface ClosePlansOptions extends ClosePeriodsOptions {
+  /**
+   * The limit of a key: its customer's plan. With `hashKeys` the argument is the hash. It is asked for one key
+   * after the other, so it may use the transaction. Keys whose limit has no periods are skipped.
+   */
+  readonly limiterOf: PlanOf
+}
 
-const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
-  prefix: true,
-  limiter: true,
-  limiterOf: true,
-  limit: true,
-  after: true,
-  grace: true,
-  durable: true,
-  tables: true,
-  use: checkUse,
-  clock: true,
+const CLOSE_NAMES: NamesOf<ClosePlansOptions> = {
+  ...{ tx: true, limit: true, after: true, grace: true, limiterOf: true },
 }
 
 /** A key's period that is over. */
@@ -76,59 +48,55 @@ export interface ClosedPeriod extends EndedPeriod {
  * waits. It reads the windows of the prefix in the order of their keys. Call it again until it returns fewer
  * than `limit`, with the last key as `after`, so that it reads no row twice.
  *
+ * @param of The limiter. In a process that has none, where its rows are.
  * @returns The closed periods in the order of their keys.
- * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_CLOCK`, and `INVALID_OPTION`, also outside
- * of a transaction and for a limiter without periods; then the database errors of `Ratelimit.limit`.
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_CLOCK`, and `INVALID_OPTION`, also without a
+ * transaction and for a limiter without periods; then the database errors of `Ratelimit.limit`.
  *
  * @example
  * ```ts
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
- * import { closePeriods } from 'drizzle-ratelimit/quota'
+ * import { closePeriods, Quota } from 'drizzle-ratelimit/quota'
  * import { db } from './app.ts'
  *
  * const limiter = calendarWindow(10_000, 'month')
+ * const calls = new Quota({ db, limiter, prefix: 'api-calls', keepEnded: true })
  * await db.transaction(async (tx) => {
- *   for (const { key, start, end, used } of await closePeriods(tx, { prefix: 'api-calls', limiter })) {
+ *   for (const { key, start, end, used } of await closePeriods(calls, { tx })) {
  *     console.log(key, start, end, used) // insert it with `tx`
  *   }
  * })
+ *
+ * // In another process:
+ * await db.transaction((tx) => closePeriods({ db, prefix: 'api-calls', limiter, durable: true }, { tx }))
  * ```
  */
-export async function closePeriods(tx: Database, options: ClosePeriodsOptions): Promise<ClosedPeriod[]> {
+export function closePeriods(of: Ratelimit, options: ClosePlansOptions): Promise<ClosedPeriod[]>
+/** The same with one limit for all keys, or in a process without the limiter. */
+export function closePeriods(
+  of: Ratelimit | OneLimitRows | PlanRows,
+  options: ClosePeriodsOptions,
+): Promise<ClosedPeriod[]>
+export async function closePeriods(
+  of: Ratelimit | OneLimitRows | PlanRows,
+  options: ClosePeriodsOptions & Partial<ClosePlansOptions>,
+): Promise<ClosedPeriod[]> {
   checkOptions(options, CLOSE_NAMES)
-  checkRows(options)
-  const {
-    prefix,
-    limiter,
-    limiterOf,
-    limit = 100,
-    after = '',
-    durable = true,
-    tables = SHIPPED,
-    use = [],
-    clock,
-    grace,
-  } = options
+  const { tx, limit = 100, after = '', grace } = options
   const graceMs = grace === undefined ? 0 : parseDuration(grace, 'grace')
-  checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
+  checkOption(isTransaction(tx), 'closePeriods needs tx, a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
-  const readTime = () => timeOf(tx, clock && (() => readClock(clock)))
-  checkOption(
-    (limiter === undefined) !== (limiterOf === undefined),
-    'closePeriods needs either limiter or limiterOf.',
-  )
-  const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
-  const rows = { ...{ tx, table, prefix, limit, after }, ownClock: clock !== undefined, graceMs }
-  if (limiterOf) {
-    checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
-    // A period that is over stays over, so the time can be read before the locks.
-    const now = await readTime()
-    return closeEnded({ ...rows, limiterOf, now, latestStart: now })
+  const { table, prefix, clock } = readingOf(of, tx)
+  const limits = limitsOf(of, options.limiterOf, 'closePeriods')
+  const rows = { ...{ tx, table, prefix, limit, after, graceMs }, ownClock: clock !== undefined }
+  // A period that is over stays over, so the time can be read before the locks.
+  if (typeof limits === 'function') {
+    const now = await timeOf(tx, clock)
+    return closeEnded({ ...rows, limiterOf: limits, now, latestStart: now })
   }
-  checkLimiter(limiter)
-  checkOption(hasPeriods(limiter), 'closePeriods needs a fixed or a calendar window.')
-  const now = await readTime()
-  const latestStart = latestEndedStart(limiter, now - graceMs)
-  return closeEnded({ ...rows, limiterOf: () => limiter, now, latestStart })
+  checkOption(hasPeriods(limits), 'closePeriods needs a fixed or a calendar window.')
+  const now = await timeOf(tx, clock)
+  const latestStart = latestEndedStart(limits, now - graceMs)
+  return closeEnded({ ...rows, limiterOf: () => limits, now, latestStart })
 }

@@ -1,4 +1,4 @@
-export type { LimiterRows, PlanOf, ReportOptions } from '../shared/limiter-rows.ts'
+export type { LimiterRows, OneLimitRows, PlanOf, PlanRows, ReportOptions } from '../shared/limiter-rows.ts'
 export { type DeniedKey, type DeniedOptions, denied } from './denied.ts'
 export {
   type RowColumns,
@@ -9,9 +9,7 @@ export {
 } from './row-numbers.ts'
 export {
   type KeyUsage,
-  type OneLimitRows,
   type OtherUsage,
-  type PlanRows,
   type PlanUsageOptions,
   usage,
 } from './usage.ts'

@@ -8,13 +8,15 @@ import { distinct } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
-import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
-import { checkLimiter, checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import {
-  type LimiterRows,
+  limitsOf,
+  type OneLimitRows,
   type PlanOf,
+  type PlanRows,
   REPORT_NAMES,
   type ReportOptions,
   readingOf,
@@ -23,22 +25,6 @@ import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
 import { shownIn } from '../shared/shown.ts'
 import { usageStatement } from './sql/usage.ts'
 import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
-
-/** The rows of a limiter, and one limit for all of its keys. */
-export interface OneLimitRows extends LimiterRows {
-  /** The limit by which all rows are read. */
-  readonly limiter: Limiter
-  /** Not together with `limiter`. */
-  readonly limiterOf?: never
-}
-
-/** The rows of a limiter, and a limit for each of its keys. */
-export interface PlanRows extends LimiterRows {
-  /** Not together with `limiterOf`. */
-  readonly limiter?: never
-  /** The limit of a key: its customer's plan. It is asked for up to a thousand keys at once. */
-  readonly limiterOf: PlanOf
-}
 
 /** Options of `usage`, for a `Ratelimit` with a limit for each key. */
 export interface PlanUsageOptions extends ReportOptions {
@@ -119,19 +105,11 @@ export async function usage(
   checkOptions(options, USAGE_NAMES)
   const { tx, top = 10 } = options
   const reading = { ...readingOf(of, tx), top }
-  const handle = handleIn(of)
-  const own = handle?.checker.terms.limiter
-  const { limiter = own, limiterOf = options.limiterOf }: Partial<LimiterRows> = of
-  if (limiterOf === undefined) {
-    if (handle?.funded) return usageOfFunds(of, reading)
-    checkOption(limiter !== undefined, 'usage needs either limiter or limiterOf.')
-    checkLimiter(limiter)
-    checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
-    return usageUnder(reading, limiter)
-  }
-  checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
-  if (own) checkTakesLimiter(own)
-  return usageByPlan(reading, limiterOf)
+  const limits = limitsOf(of, options.limiterOf, 'usage')
+  if (typeof limits === 'function') return usageByPlan(reading, limits)
+  if (handleIn(of)?.funded) return usageOfFunds(of, reading)
+  checkOption(limits.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
+  return usageUnder(reading, limits)
 }
 
 /** The keys that have used most of what has several rows, which says itself what they have used. */

@@ -2,14 +2,14 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { SHIPPED } from '../kernel/database/table-name.ts'
-import { type Handle, handleOf } from '../kernel/engine/handles.ts'
+import { type Handle, handleIn, handleOf } from '../kernel/engine/handles.ts'
 import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
 import { checkDatabase, checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
-import { checkOption, readClock } from '../kernel/options/validate.ts'
+import { checkLimiter, checkOption, checkTakesLimiter, readClock } from '../kernel/options/validate.ts'
 import type { Table } from '../kernel/store/store.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
@@ -33,6 +33,25 @@ export interface LimiterRows {
   readonly limiter?: Limiter | undefined
   /** The limit of each key. Not together with `limiter`. */
   readonly limiterOf?: PlanOf | undefined
+}
+
+/** The rows of a limiter, and one limit for all of its keys. */
+export interface OneLimitRows extends LimiterRows {
+  /** The limit by which all rows are read. */
+  readonly limiter: Limiter
+  /** Not together with `limiter`. */
+  readonly limiterOf?: never
+}
+
+/** The rows of a limiter, and a limit for each of its keys. */
+export interface PlanRows extends LimiterRows {
+  /** Not together with `limiterOf`. */
+  readonly limiter?: never
+  /**
+   * The limit of a key: its customer's plan. `usage` asks for up to a thousand keys at once, `closePeriods` for
+   * one after the other. `closePeriods` skips keys whose limit has no periods.
+   */
+  readonly limiterOf: PlanOf
 }
 
 const ROWS_NAMES: NamesOf<LimiterRows> = {
@@ -95,4 +114,27 @@ function readingOfRows(rows: LimiterRows, tx: Database | undefined): Reading {
   checkOption(limiter === undefined || limiterOf === undefined, 'Give either limiter or limiterOf.')
   const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
   return { db: tx ?? db, table, prefix, clock: clock && (() => readClock(clock)) }
+}
+
+/**
+ * The limit by which the rows are read, or what gives that of each key: that of the description, or `limiterOf`
+ * of the call, or the limiter's own.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function limitsOf(of: object, planOf: PlanOf | undefined, call: string): Limiter | PlanOf {
+  const own = handleIn(of)?.checker.terms.limiter
+  checkOption(
+    own !== undefined || planOf === undefined,
+    'Give limiterOf next to prefix, as a part of the rows.',
+  )
+  const { limiter = own, limiterOf = planOf }: Partial<LimiterRows> = of
+  if (limiterOf === undefined) {
+    checkOption(limiter !== undefined, `${call} needs either limiter or limiterOf.`)
+    checkLimiter(limiter)
+    return limiter
+  }
+  checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
+  if (own) checkTakesLimiter(own)
+  return limiterOf
 }

@@ -219,10 +219,18 @@ export const calls: Readonly<Record<string, Run>> = {
 export const callsOfPeriods: Readonly<Record<string, Run>> = {
   closePeriods: async (call) => {
     const { db, limiter, prefix, laid } = call
-    const { tables, use } = laid
     await each((key) => call.b.limit(key, { rate: 2 }))
     const later = new Date(NOW.getTime() + 40 * 86_400_000)
-    return db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, use, clock: () => later }))
+    const rows = {
+      db,
+      prefix,
+      limiter,
+      durable: true,
+      tables: laid.tables,
+      use: laid.use,
+      clock: () => later,
+    }
+    return db.transaction((tx) => closePeriods(rows, { tx }))
   },
 }
 

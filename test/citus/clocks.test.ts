@@ -144,7 +144,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
       const before = new Quota({ ...options, clock: () => new Date(starts - 36 * HOUR_MS) })
       await Promise.all(KEYS.map((key) => before.limit(key, { rate: 17 })))
       const { prefix } = options
-      await db.transaction((tx) => closePeriods(tx, { prefix, limiter, tables, use }))
+      await db.transaction((tx) => closePeriods(new Quota(options), { tx }))
       const begun = await laid.rows(
         `select extract(epoch from window_start) * 1000 as start, extract(epoch from clock_timestamp()) * 1000 as at
           from ${laid.name}.rate_limit_durable where prefix = '${prefix}'`,

@@ -142,19 +142,12 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     ]
   },
   'a rollover, handed out': async (placed) => {
-    const { db, laid, prefix } = placed
+    const { db } = placed
     const quota = { limiter: rolling, durable: true, keepEnded: true } as const
     const first = new Quota({ ...optionsOf(placed), ...quota })
     await Promise.all(keys.map((key) => first.limit(key, { rate: 17 })))
-    const closed = await outcomeOf(() =>
-      db.transaction((tx) =>
-        closePeriods(tx, {
-          ...{ prefix, limiter: rolling, tables: laid.tables },
-          ...{ use: laid.use, clock: () => later },
-        }),
-      ),
-    )
     const second = new Quota({ ...optionsOf(placed, later), ...quota })
+    const closed = await outcomeOf(() => db.transaction((tx) => closePeriods(second, { tx })))
     return [closed, await second.getRemainingAll(keys)]
   },
   'a change of the plan': async (placed) => {

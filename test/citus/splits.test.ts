@@ -70,8 +70,8 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: after a shard is split', () => {
       const { laid } = made
       const quota = quotaOf(made)
       await Promise.all(made.keys.map((key) => quota.limit(key)))
-      const options = { prefix: 'quota', limiter, tables: laid.tables, use: laid.use, clock: () => LATER }
-      const close = () => laid.at().transaction(async (tx) => (await closePeriods(tx, options)).length)
+      const later = quotaOf(made, LATER)
+      const close = () => laid.at().transaction(async (tx) => (await closePeriods(later, { tx })).length)
       await made.split()
       expect(await close().catch(stateOf)).toBe('0A000')
       expect(await close()).toBe(2)

@@ -146,7 +146,7 @@ const methods: Record<string, Method> = {
     async (_, { db }) => {
       await database.script(`insert into rate_limit_durable (prefix, key, count, window_start, expires_at)
         values ('ended', '${randomUUID()}', 5, now() - interval '2 hours', now() - interval '1 hour')`)
-      return db.transaction((tx) => closePeriods(tx, { prefix: 'ended', limiter }))
+      return db.transaction((tx) => closePeriods({ db, prefix: 'ended', limiter, durable: true }, { tx }))
     },
   ],
   'schedule and its cancel': [

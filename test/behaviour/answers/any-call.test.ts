@@ -212,10 +212,15 @@ const functions: readonly Entry[] = [
   ],
   [
     'closePeriods',
-    [someRows({ limit: anyNumber })],
-    (given) => inTransaction((tx) => closePeriods(tx, given)),
+    [someRows({ db: usually(database.db) }), options({ limit: anyNumber })],
+    (given, more) => inTransaction((tx) => closePeriods(given, { ...more, tx })),
   ],
-  ['closePeriods of any transaction', [anything, someRows({})], (tx, given) => closePeriods(tx, given)],
+  [
+    'closePeriods of an object',
+    [options({ limit: anyNumber, limiterOf: functionTo(...LIMITERS) })],
+    (given) => inTransaction((tx) => closePeriods(ours(), { ...given, tx })),
+  ],
+  ['closePeriods in any transaction', [anything], (tx) => closePeriods(ours(), { tx })],
   [
     'the numbers of rows',
     [fc.constantFrom(...numbersOf), anyTable, anyLimiter, options({ clock: anyClock })],

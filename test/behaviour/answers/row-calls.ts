@@ -162,8 +162,8 @@ const CALLS: Readonly<Record<string, Call>> = {
   },
   // Only what the row had before may be in a period that is over.
   closePeriods: async ({ db, clock, prefix, limiter }) => {
-    const options = { prefix, limiter, durable: false, clock: clock.now }
-    for (const { start, end, used } of await db.transaction((tx) => closePeriods(tx, options))) {
+    const rows = { db, prefix, limiter, durable: false, clock: clock.now }
+    for (const { start, end, used } of await db.transaction((tx) => closePeriods(rows, { tx }))) {
       expect(start).toBeLessThan(end)
       expect(end).toBeLessThanOrEqual(clock.ms)
       expect(used).toBeGreaterThanOrEqual(0)

@@ -120,11 +120,10 @@ test('rows of both are of their plan', async () => {
 })
 
 test('a period that has begun is not closed by the other', async () => {
-  const { early, late, prefix, lateLimiter } = processes('day', {}, HOUR_MS, { keepEnded: true })
+  const { early, late } = processes('day', {}, HOUR_MS, { keepEnded: true })
   clock.ms = start
   await early.limit('key')
-  const close = () =>
-    database.db.transaction((tx) => closePeriods(tx, { prefix, limiter: lateLimiter, clock: clock.now }))
+  const close = () => database.db.transaction((tx) => closePeriods(late, { tx }))
   clock.ms = start + HOUR_MS
   expect(await close()).toEqual([])
   expect(await late.limit('key', { rate: 3 })).toMatchObject({ success: false })

@@ -96,8 +96,8 @@ describe.each([
     const windows = { prefix: `windows, ${name}`, limiter: Ratelimit.fixedWindow(3, '1h') }
     await new Ratelimit({ ...windows, db: database.db, durable: true }).limit('key')
     const later = new Date(Date.now() + 7_200_000)
-    const close = (db: Database) =>
-      db.transaction((tx) => closePeriods(tx, { ...windows, clock: () => later }))
+    const rows = { ...windows, durable: true, clock: () => later }
+    const close = (db: Database) => db.transaction((tx) => closePeriods({ ...rows, db }, { tx }))
     await expect(close(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
     expect(await close(database.db as Database)).toMatchObject([{ key: 'key', used: 1 }])
   })

@@ -63,7 +63,7 @@ async function readsOn(db: Database, prefix: string, { of }: Example, transactio
     const ended = { start: more?.start, end: more?.reset }
     expect(await quota.limit('more')).toMatchObject({ ended: { ...ended, used: 7 } })
     if (transactions) {
-      const close = (tx: Database) => closePeriods(tx, { ...timed, limiter })
+      const close = (tx: Database) => closePeriods(quota, { tx })
       expect(await db.transaction(close)).toMatchObject([{ key: 'less', ...ended, used: 2 }])
       left--
     }

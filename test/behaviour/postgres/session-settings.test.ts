@@ -130,7 +130,7 @@ test('a closed period', async () => {
     await quota.limit('ended', { rate: MOST - 4 })
     clock.advance(61_000)
     const ended = await quota.limit('ended')
-    return [ended, await db.transaction((tx) => closePeriods(tx, { prefix, limiter, clock: clock.now }))]
+    return [ended, await db.transaction((tx) => closePeriods(quota, { tx }))]
   })
   expect(changed).toEqual(plain)
   expect(changed).toMatchObject([{ ended: { used: MOST - 4 } }, [{ key: 'closed', used: MOST - 2 }]])

@@ -70,12 +70,12 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
 })
 
 test('closePeriods closes nothing if an answer has 32 rows for a key', async () => {
-  const own = { prefix: 'closing', limiter }
   await ratelimitOn(database.db, 'closing').limit('key', { rate: 7 })
   const later = new Date(Date.now() + 7_200_000)
   const close = (db: Database, at: (sql: string) => boolean) => {
     const changed = answering((rows, sql) => (at(sql) ? fromEachShard(rows) : rows), db)
-    return changed.transaction((tx) => closePeriods(tx, { ...own, clock: () => later }))
+    const rows = { db, prefix: 'closing', limiter, durable: true, clock: () => later }
+    return changed.transaction((tx) => closePeriods(rows, { tx }))
   }
   for (const statement of [/^select/, /^with/]) {
     await expect(close(database.db, (sql) => statement.test(sql))).rejects.toMatchObject(NOT_AS_EXPECTED)

@@ -150,7 +150,7 @@ const ENTRIES: readonly Entry[] = [
     (more) => inTransaction((tx) => settleExpired(tx, { ratelimit: ours(), as: 'release', ...more })),
   ],
   ['openReservations', (more) => openReservations(ours(), more)],
-  ['closePeriods', (more) => inTransaction((tx) => closePeriods(tx, { ...plan, ...more }))],
+  ['closePeriods', (more) => inTransaction((tx) => closePeriods(ours(), { tx, ...more }))],
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
   ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],
   ['resetOf', (more) => resetOf(rateLimitDurable, limiter, more)],

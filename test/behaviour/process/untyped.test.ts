@@ -74,6 +74,7 @@ describe('a value that the types forbid is refused', () => {
     ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
   const ours = (options: object = {}): Untyped =>
     new quota.Quota(config({ durable: false, ...options }) as never)
+  const rows = { prefix: 'untyped', limiter, durable: false }
   let keys = 0
   const name = { key: 'key', id: 'job' }
   const credits = (options: object = {}): Untyped =>
@@ -252,15 +253,16 @@ describe('a value that the types forbid is refused', () => {
     ),
     ['countDenials options', (value) => countDenials(value)],
     ...eachOf('countDenials', ['every', 'top'], (options) => countDenials(options)),
-    ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],
-    ['closePeriods options', (value) => inTransaction((tx) => closePeriods(tx, value))],
-    ...eachOf(
-      'closePeriods',
-      ['prefix', 'limiter', 'limit', 'after', 'durable', 'tables', 'clock'],
-      (options) => inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', limiter, ...options })),
+    ['closePeriods of', (value) => inTransaction((tx) => closePeriods(value, { tx }))],
+    ['closePeriods options', (value) => closePeriods(ours(), value)],
+    ...eachOf('closePeriods', ['tx', 'limit', 'after', 'grace', 'limiterOf'], (options) =>
+      inTransaction((tx) => closePeriods(ours(), { tx, ...options })),
     ),
-    ...eachOf('closePeriods', ['limiterOf'], (options) =>
-      inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', ...options })),
+    ...eachOf('closePeriods', ['db', 'prefix', 'limiter', 'durable', 'tables', 'clock'], (given) =>
+      inTransaction((tx) => closePeriods({ db: database.db, ...rows, ...given }, { tx })),
+    ),
+    ...eachOf('closePeriods', ['limiterOf'], (given) =>
+      inTransaction((tx) => closePeriods({ db: database.db, ...rows, limiter: undefined, ...given }, { tx })),
     ),
     ['usedOf table', (value) => usedOf(value, limiter)],
     ['usedOf limiter', (value) => usedOf(rateLimitDurable, value)],

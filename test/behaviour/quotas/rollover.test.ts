@@ -95,13 +95,12 @@ test('a smaller most applies at once', async () => {
 })
 
 test('closePeriods hands a period out, and leaves what is carried over', async () => {
-  const { clock, quota, prefix } = quotaOn(database, limiter, { keepEnded: true })
+  const { clock, quota } = quotaOn(database, limiter, { keepEnded: true })
   clock.ms = month(0)
   await quota.limit('one', { rate: 70 })
   await quota.limit('two', { rate: 10 })
   clock.ms = month(1)
-  const options = { prefix, limiter, durable: false, clock: clock.now }
-  const close = () => database.db.transaction((tx) => closePeriods(tx, options))
+  const close = () => database.db.transaction((tx) => closePeriods(quota, { tx }))
   expect(await close()).toMatchObject([
     { key: 'one', start: month(0), end: month(1), used: 70 },
     { key: 'two', start: month(0), end: month(1), used: 10 },
@@ -226,8 +225,7 @@ test('any months, calls and idle months agree with a model that counts each peri
           if (answer.success && answer.ended) billed.push(answer.ended)
           if (now.used > 0) period = { ...now, used: Math.max(now.used - amount, 0) }
         } else if (op === 'close') {
-          const options = { prefix, limiter: plan, durable: false, clock: clock.now }
-          const closed = await database.db.transaction((tx) => closePeriods(tx, options))
+          const closed = await database.db.transaction((tx) => closePeriods(quota, { tx }))
           billed.push(...closed.map(({ key: _, ...ended }) => ended))
           if (isOver) {
             if (closed.length > 0) told()

@@ -59,7 +59,10 @@ const calls: readonly (readonly [string, (ratelimit: Quota, db: Database) => Pro
   ['usage', (_, db) => usage({ db, prefix: SECRET, limiter, durable: true }, { top: 4242 })],
   [
     'closePeriods',
-    (_, db) => closePeriods({ ...db, rollback: undefined }, { prefix: SECRET, limiter, limit: 4242 }),
+    (_, db) => {
+      const tx = { ...db, rollback: undefined }
+      return closePeriods({ db, prefix: SECRET, limiter, durable: true }, { tx, limit: 4242 })
+    },
   ],
   ['checkTables', (_, db) => checkTables(db)],
 ]

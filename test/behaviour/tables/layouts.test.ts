@@ -77,7 +77,7 @@ describe.each(Object.entries(layouts))('%s', (name, changes) => {
   test('closePeriods removes the periods that it returns, and no other row', async () => {
     await fill('slow')
     const closed = await database.db.transaction((tx) =>
-      closePeriods(tx, { prefix: 'periods', limiter, tables, limit: 60 }),
+      closePeriods(ratelimit('periods', { durable: true }), { tx, limit: 60 }),
     )
     expect(closed.map(({ used }) => used)).toEqual(Array(60).fill(1))
     expect(await counts('slow')).toEqual({ empty: 100, ended: 100, kept: 100, periods: 40 })
@@ -145,7 +145,9 @@ describe.each(Object.entries(layouts))('%s', (name, changes) => {
       const before = await stored()
       expect(await ratelimit('ended').cleanup()).toBe(0)
       await ratelimit('ended').resetUsedTokens('1')
-      const closed = database.db.transaction((tx) => closePeriods(tx, { prefix: 'periods', limiter, tables }))
+      const closed = database.db.transaction((tx) =>
+        closePeriods(ratelimit('periods', { durable: true }), { tx }),
+      )
       expect(await closed).toEqual([])
       expect(await stored()).toEqual(before)
     })

@@ -110,7 +110,7 @@ test('closePeriods hands out an ended period with the transaction, and keeps it 
   const limit = new Quota(config)
   await limit.limit('key', { rate: 7 })
   clock.ms = Date.UTC(2026, 1, 1)
-  const close = (tx: Database) => closePeriods(tx, { prefix, limiter, clock: clock.now })
+  const close = (tx: Database) => closePeriods(limit, { tx })
   const january = { key: 'key', start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7, reserved: 0 }
   await rolledBack(database.db, async (tx) => {
     expect(await close(tx)).toEqual([january])

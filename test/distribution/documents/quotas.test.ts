@@ -3,7 +3,6 @@ import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { and, eq } from 'drizzle-orm'
 import {
-  type Database,
   type Limiter,
   type LimitResult,
   Ratelimit,
@@ -13,7 +12,6 @@ import {
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { Credits } from 'drizzle-ratelimit/credits'
 import {
-  type ClosePeriodsOptions,
   openReservations,
   Quota,
   type QuotaConfig,
@@ -41,14 +39,12 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
 
 vi.mock('drizzle-ratelimit/quota', async (importOriginal) => {
   const original = await importOriginal<typeof import('drizzle-ratelimit/quota')>()
-  const timedClose = (tx: Database, options: ClosePeriodsOptions) =>
-    original.closePeriods(tx, { clock: () => new Date(), ...options })
   class TimedQuota extends original.Quota {
     constructor(config: QuotaConfig) {
       super({ clock: () => new Date(), cleanupProbability: 0, ...config } as QuotaConfig)
     }
   }
-  return { ...original, closePeriods: timedClose, Quota: TimedQuota }
+  return { ...original, Quota: TimedQuota }
 })
 
 vi.mock('drizzle-ratelimit/reports', async (importOriginal) => {

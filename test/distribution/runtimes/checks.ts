@@ -198,7 +198,10 @@ const IN_TRANSACTIONS: Checks = {
   },
   'periods that are closed': async (name) => {
     await inTransaction(async (tx) => {
-      deepEqual(await closePeriods(tx, { prefix: `${run} ${name}`, limiter: five }), [])
+      deepEqual(
+        await closePeriods({ db, prefix: `${run} ${name}`, limiter: five, durable: true }, { tx }),
+        [],
+      )
     })
   },
 }

@@ -23,6 +23,7 @@ import {
   type Usage,
 } from '../../../src/index.ts'
 import {
+  closePeriods,
   prorate,
   Quota,
   reserveAll,
@@ -433,6 +434,25 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await settleExpired(db, { ratelimit: balance, as: 'release', limiterOf: () => limiter })
   // @ts-expect-error the same
   await usage(balance, { limiterOf: () => limiter })
+  const tx = db
+  await closePeriods(api, { tx, limit: 5, after: 'a', grace: '1h' })
+  await closePeriods(api, { tx, limiterOf: async () => limiter })
+  await closePeriods({ db, prefix: 'p', limiter, durable: true }, { tx })
+  await closePeriods({ db, prefix: 'p', limiterOf: () => limiter, durable: false, use: [citus()] }, { tx })
+  // @ts-expect-error it needs a transaction
+  await closePeriods(api, { limit: 5 })
+  // @ts-expect-error they say which table
+  await closePeriods({ db, prefix: 'p', limiter }, { tx })
+  // @ts-expect-error they have a limit
+  await closePeriods({ db, prefix: 'p', durable: true }, { tx })
+  // @ts-expect-error they have their limits themselves
+  await closePeriods({ db, prefix: 'p', limiter, durable: true }, { tx, limiterOf: () => limiter })
+  // @ts-expect-error the object knows its table
+  await closePeriods(api, { tx, durable: true })
+  // @ts-expect-error credits have no periods
+  await closePeriods(balance, { tx })
+  // @ts-expect-error the limiter comes first
+  await closePeriods(tx, { prefix: 'p', limiter })
   await balance.grant('org', 500)
   await balance.grant('org', 500, { once: { id: 'payment', for: '90d' } })
   // @ts-expect-error a balance has no grants of their own

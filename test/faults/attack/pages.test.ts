@@ -75,10 +75,11 @@ async function closeAll(
   limit: number = PAGE,
 ): Promise<number> {
   const clock = () => new Date('2026-02-01T00:00:00Z')
+  const rows = { prefix, limiterOf, clock, durable: true }
   let all = 0
   let after: string | undefined
   do {
-    const closed = await counted(cost, (tx) => closePeriods(tx, { prefix, limiterOf, clock, after, limit }))
+    const closed = await counted(cost, (tx) => closePeriods({ ...rows, db: tx }, { tx, after, limit }))
     all += closed.length
     after = closed.at(-1)?.key
   } while (after !== undefined)
@@ -125,8 +126,8 @@ const works: Work[] = [
     times: 1,
     run: (cost, prefix) =>
       counted(cost, async (tx) => {
-        const closed = await closePeriods(tx, { prefix, limiterOf: () => month, clock: noon })
-        return closed.length
+        const rows = { db: tx, prefix, limiterOf: () => month, clock: noon, durable: true }
+        return (await closePeriods(rows, { tx })).length
       }),
     found: () => 0,
   },

@@ -248,7 +248,8 @@ async function readRows(prefix: string, limiter: Limiter, balance: boolean): Pro
   const [row] = await db().select(numbers).from(rows).limit(1)
   expect(row).toEqual({ used: expect.any(Number), remaining: expect.any(Number), reset: expect.any(Number) })
   const windows = balance ? Ratelimit.fixedWindow(20, '1h') : limiter
-  await db().transaction((tx) => closePeriods(tx, { prefix, limiterOf: () => windows }))
+  const periods = { db: db(), prefix, limiterOf: () => windows, durable: true }
+  await db().transaction((tx) => closePeriods(periods, { tx }))
 }
 
 /** What stands in a statement outside of its texts, names and comments. */

@@ -79,7 +79,7 @@ export async function close(): Promise<void> {
   did.calls++
   let closed = 0
   const closing = transaction(async (tx) => {
-    const periods = closePeriods(tx, { prefix, limiter, durable: options?.durable ?? false })
+    const periods = closePeriods({ db: tx, prefix, limiter, durable: options?.durable ?? false }, { tx })
     closed = (await periods.catch(noted)).length
   })
   await closing.then(

@@ -39,11 +39,10 @@ test('late costs, calls of the new period and closings at once bill each period 
     if (reservation.success) open.push({ key, actual: (i * 7) % 21, reservation })
   }
   clock.ms = END
+  const rows = { db: closer.db, prefix: 'grace', limiter, durable: false, clock: clock.now }
   const closing = async () => {
     for (let times = 0; times < 8; times++) {
-      const closed: ClosedPeriod[] = await closer.db.transaction((tx) =>
-        closePeriods(tx, { prefix: 'grace', limiter, durable: false, clock: clock.now, limit: 3 }),
-      )
+      const closed: ClosedPeriod[] = await closer.db.transaction((tx) => closePeriods(rows, { tx, limit: 3 }))
       for (const { key, ...ended } of closed) add(key, ended)
     }
   }
@@ -59,9 +58,7 @@ test('late costs, calls of the new period and closings at once bill each period 
       if (answer.success) add(`key ${i * 2}`, answer.ended)
     }),
   ])
-  const rest = await closer.db.transaction((tx) =>
-    closePeriods(tx, { prefix: 'grace', limiter, durable: false, clock: clock.now, limit: KEYS }),
-  )
+  const rest = await closer.db.transaction((tx) => closePeriods(rows, { tx, limit: KEYS }))
   for (const { key, ...ended } of rest) add(key, ended)
   const costs = new Map<string, number>()
   for (const { key, actual } of open) costs.set(key, (costs.get(key) ?? 0) + actual)
@@ -121,10 +118,9 @@ test.each(CASES)(
     } finally {
       await blocker.query('rollback')
     }
-    const closed = (own: string) =>
-      db.transaction((tx) => closePeriods(tx, { prefix: own, limiter, durable: false }))
-    expect(await closed(prefix)).toMatchObject([{ used: cost }])
-    expect(await closed(other)).toMatchObject(isList ? [{ used: cost }] : [])
+    const closed = (own: Quota) => db.transaction((tx) => closePeriods(own, { tx }))
+    expect(await closed(quotas[0])).toMatchObject([{ used: cost }])
+    expect(await closed(quotas[1])).toMatchObject(isList ? [{ used: cost }] : [])
   },
 )
 

@@ -18,10 +18,8 @@ async function used60() {
   made.clock.ms = Date.UTC(2026, 2, 10)
   await made.quota.limit('key', { rate: 60 })
   made.clock.ms = CHANGE
-  const close = (limiter: Limiter) => {
-    const options = { prefix: made.prefix, limiter, durable: false, clock: made.clock.now }
-    return database.db.transaction((tx) => closePeriods(tx, options))
-  }
+  const close = (limiter: Limiter) =>
+    database.db.transaction((tx) => closePeriods(made.quota, { tx, limiterOf: () => limiter }))
   return { ...made, close }
 }
 

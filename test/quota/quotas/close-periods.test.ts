@@ -2,8 +2,10 @@ import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type Limiter, Ratelimit, rateLimitTables } from '../../../src/index.ts'
-import { type ClosedPeriod, closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
+import { Credits } from '../../../src/credits/index.ts'
+import { type Database, type Limiter, Ratelimit, rateLimitTables, tableSql } from '../../../src/index.ts'
+import { closePeriods, type PlanOf, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
+import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
@@ -20,14 +22,17 @@ function rowsOf(answer: { readonly rows?: readonly unknown[] } | readonly unknow
   return 'rows' in answer && answer.rows ? answer.rows : (answer as readonly unknown[])
 }
 
-type Options = { limit?: number; after?: string; limiterOf?: (key: string) => Limiter | Promise<Limiter> }
+type Options = { limit?: number; after?: string }
 
-/** Closes in a transaction of its own. */
-function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter | undefined, options: Options = {}) {
-  const plan = limiter ? { limiter } : { limiterOf: () => month }
-  return database.db.transaction((tx) =>
-    closePeriods(tx, { prefix, clock: clock.now, durable: false, ...plan, ...options } as never),
-  ) as Promise<ClosedPeriod[]>
+/** Closes in a transaction of its own, as a process without the quota does. */
+function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter, options: Options = {}) {
+  const rows = { db: database.db, prefix, limiter, durable: false, clock: clock.now }
+  return database.db.transaction((tx) => closePeriods(rows, { tx, ...options }))
+}
+
+/** Closes what each key has used under its plan. */
+function closeEach({ quota }: QuotaUnderTest, limiterOf: PlanOf) {
+  return database.db.transaction((tx) => closePeriods(quota, { tx, limiterOf }))
 }
 
 describe.each(periodic)('$name', ({ limiter }) => {
@@ -61,8 +66,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     const closed = await database.db.transaction(async (tx) => {
       for (const scan of ['indexscan', 'bitmapscan'])
         await tx.execute(sql.raw(`set local enable_${scan} = off`))
-      const options = { prefix: under.prefix, limiter, clock: under.clock.now, durable: false }
-      return closePeriods(tx, { ...options, limit: 1 })
+      return closePeriods(under.quota, { tx, limit: 1 })
     })
     expect(closed.map(({ key }) => key)).toEqual(['a'])
   })
@@ -78,13 +82,13 @@ describe.each(periodic)('$name', ({ limiter }) => {
   })
 
   test('leaves a row that a call renews after it was found', async () => {
-    const { clock, prefix, quota } = under
+    const { clock, quota } = under
     clock.ms = period.end
     const closed = await database.db.transaction((tx) => {
       const { db } = watch(tx, async (text) => {
         if (text.includes('delete from')) await quota.limit('a', { tx })
       })
-      return closePeriods(db, { prefix, limiter, clock: clock.now, durable: false })
+      return closePeriods(quota, { tx: db })
     })
     expect(closed).toEqual([{ key: 'b', ...period, used: 7 }])
     expect(await quota.getRemaining('a')).toMatchObject({ used: 1 })
@@ -97,10 +101,10 @@ describe.each(periodic)('$name', ({ limiter }) => {
   })
 
   test('takes back the removal when the transaction is rolled back', async () => {
-    const { clock, prefix } = under
+    const { clock, quota } = under
     clock.ms = period.end
     const undone = database.db.transaction(async (tx) => {
-      await closePeriods(tx, { prefix, limiter, clock: clock.now, durable: false })
+      await closePeriods(quota, { tx })
       throw UNDO
     })
     await expect(undone).rejects.toThrow(UNDO)
@@ -146,9 +150,8 @@ describe.each(periodic)('$name', ({ limiter }) => {
   })
 
   test.runIf(hasServer())('leaves out rows that another transaction holds, and waits for none', async () => {
-    const { clock, prefix, quota } = under
+    const { clock, quota } = under
     clock.ms = period.end
-    const options = { prefix, limiter, clock: clock.now, durable: false }
     await database.db.transaction(async (tx) => {
       await quota.limit('a', { tx })
       expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
@@ -157,7 +160,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     for (const key of 'bcdef') await quota.limit(key)
     clock.ms += 90 * 86_400_000
     await database.db.transaction(async (tx) => {
-      const first = await closePeriods(tx, { ...options, limit: 2 })
+      const first = await closePeriods(quota, { tx, limit: 2 })
       expect(first.map(({ key }) => key)).toEqual(['a', 'b'])
       expect((await close(under, limiter, { limit: 3 })).map(({ key }) => key)).toEqual(['c', 'd', 'e'])
     })
@@ -220,37 +223,34 @@ test('each key is read under its own plan, and a plan without periods leaves its
   const opened = clock.ms
   const limiterOf = async (key: string) => plans[key] ?? month
   clock.ms = opened + 10 * 3_600_000 - 1
-  expect(await close(under, undefined, { limiterOf })).toEqual([])
+  expect(await closeEach(under, limiterOf)).toEqual([])
   clock.advance(1)
-  expect(await close(under, undefined, { limiterOf })).toMatchObject([
-    { key: 'hours', start: opened, end: clock.ms },
-  ])
+  expect(await closeEach(under, limiterOf)).toMatchObject([{ key: 'hours', start: opened, end: clock.ms }])
   clock.ms = Date.UTC(2026, 1, 1)
-  expect((await close(under, undefined, { limiterOf })).map(({ key }) => key)).toEqual(['day', 'month'])
+  expect((await closeEach(under, limiterOf)).map(({ key }) => key)).toEqual(['day', 'month'])
   clock.advance(400 * 86_400_000)
-  expect(await close(under, undefined, { limiterOf })).toEqual([])
+  expect(await closeEach(under, limiterOf)).toEqual([])
 })
 
 test('it reads as many rows as it may close, and then twice as many each time', async () => {
-  const { clock, prefix, quota } = quotaOn(database, month, { keepEnded: true })
+  const { clock, quota } = quotaOn(database, month, { keepEnded: true })
   const year = calendarWindow(10, 'year')
   for (const key of 'abcdefghi') await quota.limit(key)
   clock.ms = JANUARY.end
   const pages: number[] = []
-  const closed = await database.db.transaction((tx) =>
-    closePeriods(
-      {
-        ...{ transaction: tx.transaction, refreshMaterializedView: undefined, rollback: undefined },
-        execute: async (query) => {
-          const answer = (await tx.execute(query)) as never
-          if (/limit\s+\(/.test(dialect.sqlToQuery(query).sql)) pages.push(rowsOf(answer).length)
-          return answer
-        },
+  const closed = await database.db.transaction((tx) => {
+    const watched: Database = {
+      ...{ transaction: tx.transaction, refreshMaterializedView: undefined, rollback: undefined },
+      execute: async (query) => {
+        const answer = (await tx.execute(query)) as never
+        if (/limit\s+\(/.test(dialect.sqlToQuery(query).sql)) pages.push(rowsOf(answer).length)
+        return answer
       },
-      // What ends with the month is behind five that go on.
-      { prefix, clock: clock.now, durable: false, limit: 1, limiterOf: (key) => (key > 'e' ? month : year) },
-    ),
-  )
+    }
+    // What ends with the month is behind five that go on.
+    const limiterOf = (key: string) => (key > 'e' ? month : year)
+    return closePeriods(quota, { tx: watched, limit: 1, limiterOf })
+  })
   expect(closed.map(({ key }) => key)).toEqual(['f'])
   expect(pages).toEqual([1, 2, 4])
 })
@@ -283,7 +283,7 @@ test('an invalid plan of a key is refused, and nothing is closed', async () => {
   const under = quotaOn(database, month, { keepEnded: true })
   await under.quota.limit('key')
   under.clock.ms = Date.UTC(2026, 1, 1)
-  const none = close(under, undefined, { limiterOf: () => undefined as never })
+  const none = closeEach(under, () => undefined as never)
   await expect(none).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(await close(under, month)).toHaveLength(1)
 })
@@ -316,7 +316,7 @@ test('the row of credits is neither handed out nor removed, whatever the clock s
   const plans = [month, TEN['fixed window'], calendarWindow(10, 'day')]
   for (const years of [0, 1, 100, 7000]) {
     clock.advance(years * 365 * 86_400_000)
-    for (const plan of plans) expect(await close(under, undefined, { limiterOf: () => plan })).toEqual([])
+    for (const plan of plans) expect(await closeEach(under, () => plan)).toEqual([])
     for (const plan of plans) expect(await close(under, plan)).toEqual([])
     expect(await quota.cleanup()).toBe(0)
     expect(await new Quota({ ...under.config, keepEnded: false } as QuotaConfig).cleanup()).toBe(0)
@@ -328,30 +328,74 @@ test('the row of credits is neither handed out nor removed, whatever the clock s
 test('without an injected clock the time is that of the database', async () => {
   const { clock, prefix, quota } = quotaOn(database, month)
   await quota.limit('past')
-  await new Ratelimit({ db: database.db, limiter: month, prefix, cleanupProbability: 0 }).limit('present')
-  const close = () =>
-    database.db.transaction((tx) => closePeriods(tx, { prefix, limiter: month, durable: false }))
+  const present = new Ratelimit({ db: database.db, limiter: month, prefix, cleanupProbability: 0 })
+  await present.limit('present')
+  const close = () => database.db.transaction((tx) => closePeriods(present, { tx }))
   expect(await close()).toMatchObject([{ key: 'past' }])
   expect(clock.ms).toBeLessThan(Date.now())
 })
 
 test.each([
-  ['outside of a transaction', {}],
-  ['without a plan', { limiter: undefined }],
-  ['with two', { limiterOf: () => month }],
-  ['with a plan without periods', { limiter: TEN['sliding window'] }],
-  ['with no limit at all', { limiter: Ratelimit.unlimited() }],
-  ['for none', { limit: 0 }],
-  ['for a part', { limit: 1.5 }],
-  ['after what is no key', { after: 5 }],
-  ['with an invalid clock', { clock: () => new Date(Number.NaN) }],
-])('%s it is refused', async (what, options) => {
-  const wrong = { prefix: 'p', limiter: month, ...options } as never
+  ['outside of a transaction', {}, {}],
+  ['without a transaction', {}, { tx: undefined }],
+  ['without a plan', { limiter: undefined }, {}],
+  ['with two', { limiterOf: () => month }, {}],
+  ['with a plan of each key in the wrong place', {}, { limiterOf: () => month }],
+  ['with a plan without periods', { limiter: TEN['sliding window'] }, {}],
+  ['with no limit at all', { limiter: Ratelimit.unlimited() }, {}],
+  ['without a table', { durable: undefined }, {}],
+  ['for none', {}, { limit: 0 }],
+  ['for a part', {}, { limit: 1.5 }],
+  ['after what is no key', {}, { after: 5 }],
+  ['with an invalid clock', { clock: () => new Date(Number.NaN) }, {}],
+])('%s it is refused', async (what, rows, options) => {
+  const { db } = database
+  const wrong = { db, prefix: 'p', limiter: month, durable: true, ...rows } as never
   const code = what.includes('clock') ? 'INVALID_CLOCK' : 'INVALID_OPTION'
-  const refused = what.startsWith('outside')
-    ? closePeriods(database.db, wrong)
-    : database.db.transaction((tx) => closePeriods(tx, wrong))
+  const refused = db.transaction((tx) =>
+    closePeriods(wrong, { tx: what.startsWith('outside') ? db : tx, ...options } as never),
+  )
   await expect(refused).rejects.toMatchObject({ code })
+})
+
+test.each<readonly [string, Pick<QuotaConfig, 'tables' | 'hashKeys'> & { readonly durable?: false }]>([
+  ['in the durable table', {}],
+  ['in the other table', { durable: false }],
+  ['in tables of its own', { tables: rateLimitTables({ ephemeral: 'own_quick', durable: 'own_slow' }) }],
+  ['of hashed keys', { hashKeys: 'a secret of 20 letters' }],
+])('a quota closes its own rows: %s', async (where, options) => {
+  const { tables, durable = true } = options
+  for (const statement of tables ? tableSql(tables) : []) await database.script(statement)
+  const clock = new TestClock()
+  const config = {
+    db: database.db,
+    limiter: month,
+    prefix: where,
+    clock: clock.now,
+    keepEnded: true,
+  } as const
+  const quota = new Quota({ ...config, ...options })
+  const twin = new Quota({ ...config, ...options, durable: !durable })
+  for (const each of [quota, twin]) await each.limit('org', { rate: each === quota ? 7 : 1 })
+  const close = (of: Quota) => database.db.transaction((tx) => closePeriods(of, { tx }))
+  expect(await close(quota)).toEqual([])
+  clock.ms = JANUARY.end
+  const key = options.hashKeys ? expect.not.stringContaining('org') : 'org'
+  const { start, end } = JANUARY
+  expect(await close(quota)).toEqual([{ key, start, end, used: 7, reserved: 0 }])
+  expect(await close(quota)).toEqual([])
+  expect(await close(twin)).toEqual([{ key, start, end, used: 1, reserved: 0 }])
+})
+
+test('credits are refused', async () => {
+  const { credits, prefix } = creditsOn(database)
+  const dated = new Credits({ db: database.db, prefix: `${prefix} dated`, dated: true })
+  for (const of of [credits, dated]) {
+    const refused = (more: object) =>
+      database.db.transaction((tx) => closePeriods(of as never, { tx, ...more }))
+    await expect(refused({})).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(refused({ limiterOf: () => month })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  }
 })
 
 test('a limiter that sweeps leaves the rows of a limiter with keepEnded', async () => {

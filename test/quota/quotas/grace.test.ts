@@ -25,9 +25,8 @@ async function reserved(options: Partial<QuotaConfig> = KEEPING) {
   return { ...made, reservation }
 }
 
-function close({ prefix, clock }: Pick<QuotaUnderTest, 'prefix' | 'clock'>, grace?: '1h') {
-  const options = { prefix, limiter, durable: false, clock: clock.now, ...(grace ? { grace } : {}) }
-  return database.db.transaction((tx) => closePeriods(tx, options))
+function close({ quota }: Pick<QuotaUnderTest, 'quota'>, grace?: '1h') {
+  return database.db.transaction((tx) => closePeriods(quota, { tx, ...(grace ? { grace } : {}) }))
 }
 
 test.each([
@@ -36,54 +35,52 @@ test.each([
   { actual: 70, used: 80, returned: undefined },
   { actual: 0, used: 10, returned: 40 },
 ])('a late cost of $actual corrects the row, and charges nothing to the new period', async (each) => {
-  const { clock, quota, prefix, reservation } = await reserved()
+  const { clock, quota, reservation } = await reserved()
   clock.ms = END + HOUR_MS - 1
   const settled = await reservation.commit(each.actual)
   expect(settled).toMatchObject({ limit: 100, remaining: 100 })
   expect(settled.returned).toBe(each.returned)
   expect(settled).not.toHaveProperty('correction')
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
-  expect(await close({ prefix, clock })).toMatchObject([
-    { key: 'key', end: END, used: each.used, reserved: 0 },
-  ])
+  expect(await close({ quota })).toMatchObject([{ key: 'key', end: END, used: each.used, reserved: 0 }])
 })
 
 /** The month of another row, and the credits next to it, an hour before the end of January. */
 async function monthAndCredits() {
-  const { quota, clock, prefix } = quotaOn(database, limiter, KEEPING)
+  const { quota, clock } = quotaOn(database, limiter, KEEPING)
   const { credits } = creditsOn(database, { clock: clock.now })
   await credits.grant('key', 100)
   clock.ms = END - HOUR_MS
   const requests = [quota, credits].map((ratelimit) => ({ ratelimit, key: 'key', rate: 40 }))
   const used = async () => (await credits.getRemaining('key')).used
-  return { clock, prefix, requests, used }
+  return { clock, quota, requests, used }
 }
 
 test.each([
   { costs: [25, 50], used: 25, more: 50 },
   { costs: [70, 0], used: 70, more: 0 },
 ])('late costs $costs of reserveAll correct the row of the month that has ended', async (each) => {
-  const { clock, prefix, requests, used } = await monthAndCredits()
+  const { clock, quota, requests, used } = await monthAndCredits()
   const reservation = await reserveAll(requests)
   if (!reservation.success) throw new Error('denied')
   clock.ms = END + HOUR_MS - 1
   expect(await reservation.commit(each.costs)).toMatchObject([{ remaining: 100 }, { success: true }])
   expect(await used()).toBe(each.more)
-  expect(await close({ prefix, clock })).toMatchObject([{ used: each.used, reserved: 0 }])
+  expect(await close({ quota })).toMatchObject([{ used: each.used, reserved: 0 }])
 })
 
 test.each([
   { actual: 90, granted: [90, 0], used: 90 },
   { actual: 130, granted: [100, 30], used: 100 },
 ])('a late cost of $actual of spend gives back to the month that has ended', async (each) => {
-  const { clock, prefix, requests, used } = await monthAndCredits()
+  const { clock, quota, requests, used } = await monthAndCredits()
   const sources = requests.map(({ ratelimit, key }) => ({ ratelimit, key }))
   const spent = await spend(sources, { rate: 140 })
   if (!spent.success) throw new Error('denied')
   clock.ms = END + HOUR_MS - 1
   expect(await spent.commit(each.actual)).toMatchObject({ granted: each.granted })
   expect(await used()).toBe(each.granted[1])
-  expect(await close({ prefix, clock })).toMatchObject([{ used: each.used, reserved: 0 }])
+  expect(await close({ quota })).toMatchObject([{ used: each.used, reserved: 0 }])
 })
 
 test.each([
@@ -106,9 +103,9 @@ test.each([
 )
 
 test('a late cost is a correction if closePeriods has handed the period out, and makes no row', async () => {
-  const { clock, prefix, rows, reservation } = await reserved()
+  const { clock, quota, rows, reservation } = await reserved()
   clock.ms = END
-  expect(await close({ prefix, clock })).toMatchObject([{ used: 50, reserved: 40 }])
+  expect(await close({ quota })).toMatchObject([{ used: 50, reserved: 40 }])
   const correction = { end: END, used: 30 }
   expect(await reservation.commit(70)).toMatchObject({ remaining: 100, correction })
   expect(await rows()).toEqual([])
@@ -136,12 +133,12 @@ test.each([
 })
 
 test('closePeriods waits for the grace time', async () => {
-  const { clock, prefix, reservation } = await reserved()
+  const { clock, quota, reservation } = await reserved()
   clock.ms = END + HOUR_MS - 1
-  expect(await close({ prefix, clock }, '1h')).toEqual([])
+  expect(await close({ quota }, '1h')).toEqual([])
   await reservation.release()
   clock.ms = END + HOUR_MS
-  expect(await close({ prefix, clock }, '1h')).toMatchObject([{ key: 'key', used: 10 }])
+  expect(await close({ quota }, '1h')).toMatchObject([{ key: 'key', used: 10 }])
 })
 
 test('after the grace time, and without one, a late cost is charged as before', async () => {
@@ -163,7 +160,7 @@ test('after the grace time, and without one, a late cost is charged as before', 
 })
 
 test('a rollback undoes the correction, and it can be made again', async () => {
-  const { clock, prefix, reservation } = await reserved()
+  const { clock, quota, reservation } = await reserved()
   clock.ms = END
   const undone = database.db.transaction(async (tx) => {
     await reservation.commit(25, { tx })
@@ -171,7 +168,7 @@ test('a rollback undoes the correction, and it can be made again', async () => {
   })
   await expect(undone).rejects.toBe(UNDO)
   await reservation.commit(30)
-  expect(await close({ prefix, clock })).toMatchObject([{ used: 40 }])
+  expect(await close({ quota })).toMatchObject([{ used: 40 }])
 })
 
 test('a running period is settled as always, and so are buckets and what a dry run let pass', async () => {
@@ -189,13 +186,12 @@ test('a running period is settled as always, and so are buckets and what a dry r
 })
 
 test('a fixed window is corrected too', async () => {
-  const { clock, quota, prefix } = quotaOn(database, Ratelimit.fixedWindow(100, '1d'), KEEPING)
+  const { clock, quota } = quotaOn(database, Ratelimit.fixedWindow(100, '1d'), KEEPING)
   const reservation = await quota.reserve('key', { rate: 40 })
   if (!reservation.success) throw new Error('denied')
   clock.advance(24 * HOUR_MS)
   expect(await reservation.commit(15)).toMatchObject({ returned: 25 })
-  const options = { prefix, limiter: Ratelimit.fixedWindow(100, '1d'), durable: false, clock: clock.now }
-  expect(await database.db.transaction((tx) => closePeriods(tx, options))).toMatchObject([{ used: 15 }])
+  expect(await database.db.transaction((tx) => closePeriods(quota, { tx }))).toMatchObject([{ used: 15 }])
 })
 
 test.each<Partial<QuotaConfig>>([
@@ -216,7 +212,7 @@ test('every period is billed what it has cost, in any order of calls, costs and 
   let corrections = 0
   const property = fc.asyncProperty(fc.array(anyStep, { maxLength: 40, size: 'max' }), async (steps) => {
     const plan = calendarWindow(1000, 'day')
-    const { clock, quota, prefix } = quotaOn(database, plan, { ...KEEPING, grace: '100d' })
+    const { clock, quota } = quotaOn(database, plan, { ...KEEPING, grace: '100d' })
     const [cost, billed] = [new Map<number, number>(), new Map<number, number>()]
     const add = (to: Map<number, number>, start = 0, amount = 0) =>
       to.set(start, (to.get(start) ?? 0) + amount)
@@ -231,8 +227,7 @@ test('every period is billed what it has cost, in any order of calls, costs and 
       if (correction) corrections++
     }
     const closeAll = async () => {
-      const options = { prefix, limiter: plan, durable: false, clock: clock.now }
-      for (const { start, used } of await database.db.transaction((tx) => closePeriods(tx, options))) {
+      for (const { start, used } of await database.db.transaction((tx) => closePeriods(quota, { tx }))) {
         add(billed, start, used)
       }
     }

@@ -212,10 +212,7 @@ describe('spend', () => {
     expect(settled.results[0]).toMatchObject({ returned: 2, crossed: [0.5] })
     await spend(sources.mine, { rate: 3, id: 'open', expires: '10m' })
     sources.clock.ms = JANUARY.end + 1
-    const { limiter } = month
-    const ended = await database.db.transaction((tx) =>
-      closePeriods(tx, { prefix: sources.prefix, limiter, clock: sources.clock.now }),
-    )
+    const ended = await database.db.transaction((tx) => closePeriods(month, { tx }))
     expect(ended).toMatchObject([{ used: 9, reserved: 3 }])
   })
 

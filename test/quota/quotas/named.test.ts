@@ -338,14 +338,11 @@ test('after a change of plan it needs the present plan, and stays open without i
 
 test('within the grace time it corrects the period that has ended, once', async () => {
   const grace = { keepEnded: true, grace: '1h', durable: true, cleanupProbability: 0 } as const
-  const { clock, quota, other, prefix, config } = processes(TEN['calendar month'], grace)
+  const { clock, quota, other } = processes(TEN['calendar month'], grace)
   for (const id of ['first', 'second']) await quota.reserve('key', { rate: 4, id, expires: '1d' })
   clock.ms = JANUARY.end + 1
   expect(await other.settle({ key: 'key', id: 'first' }, 1)).toMatchObject({ returned: 3 })
-  const close = () =>
-    database.db.transaction((tx) =>
-      closePeriods(tx, { prefix, limiter: config.limiter as Limiter, clock: clock.now }),
-    )
+  const close = () => database.db.transaction((tx) => closePeriods(other, { tx }))
   expect(await close()).toMatchObject([{ used: 5, reserved: 4 }])
   const undone = database.db.transaction(async (tx) => {
     expect(await other.settle({ key: 'key', id: 'second' }, 6, { tx })).toMatchObject({
@@ -378,7 +375,7 @@ test.each<[string, Limiter, Limiter, Limiter, number]>([
 ])('with a limiter of its own it corrects its own period while the grace lasts: %s', async (...each) => {
   const [, own, charged, present, lengthMs] = each
   const grace = { keepEnded: true, grace: '3d', durable: true, cleanupProbability: 0 } as const
-  const { clock, quota, other, prefix } = processes(own, grace)
+  const { clock, quota, other } = processes(own, grace)
   const start = Date.UTC(2026, 0, 5)
   const end = start + lengthMs
   clock.ms = start
@@ -386,8 +383,8 @@ test.each<[string, Limiter, Limiter, Limiter, number]>([
     allowed(await quota.reserve('key', { rate: 3, id, expires: '1h', limiter: charged }))
   }
   clock.ms = end
-  const closing = { prefix, limiter: charged, clock: clock.now }
-  const closed = await database.db.transaction((tx) => closePeriods(tx, closing))
+  const limiterOf = () => charged
+  const closed = await database.db.transaction((tx) => closePeriods(quota, { tx, limiterOf }))
   expect(closed).toMatchObject([{ key: 'key', start, end, used: 9 }])
   clock.ms = end + 3 * DAY_MS - 1
   const plan = { limiter: present }

@@ -164,12 +164,6 @@ function oneMore({ limit }: Ground, used: number): number {
   return limit === 'unlimited' ? used : used + 1
 }
 
-/** Where the rows are, for functions that take no limiter. */
-function placeOf({ config }: Ground): Untyped {
-  const { prefix, tables, durable = false } = config
-  return { prefix, durable, ...(tables ? { tables } : {}) }
-}
-
 export const ACTS: Readonly<Record<string, Act>> = {
   getRemaining: async ({ quota, key, plan, capacity: limit }, used) => {
     const remaining = Math.max(limit - used, 0)
@@ -246,9 +240,7 @@ export const ACTS: Readonly<Record<string, Act>> = {
     return 0
   },
   closePeriods: async (on, used) => {
-    const { limiter, clock, use } = on.config
-    const options = { ...placeOf(on), limiter, clock, use }
-    expect(await on.inTransaction((tx) => closePeriods(tx, options))).toEqual([])
+    expect(await on.inTransaction((tx) => closePeriods(on.quota, { tx }))).toEqual([])
     return used
   },
 }

@@ -240,8 +240,8 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     async close(grace) {
       for (let found = 1; found > 0; ) {
         await world.commits(async (tx, saw) => {
-          const closing = { ...options, limiterOf, limit: 40, ...(grace ? { grace } : {}) }
-          const closed = await closePeriods(tx, closing)
+          const closing = { tx, limiterOf, limit: 40, ...(grace ? { grace } : {}) }
+          const closed = await closePeriods(quota, closing)
           found = closed.length
           saw('closed', found)
           for (const { key, ...ended } of closed) await writeEnded(tx, key, ended)

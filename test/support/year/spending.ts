@@ -163,14 +163,12 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
     },
 
     async close() {
-      for (const [source, limiter] of [[MONTH, calendarWindow(0, 'month')] as const, [TEAM, week] as const]) {
+      for (const quota of [month, team]) {
         for (let found = 1; found > 0; ) {
           await world.commits(async (tx) => {
-            const closed = await closePeriods(tx, {
-              ...{ prefix: source, clock: clock.now, durable: true, limiter, limit: 40 },
-            })
+            const closed = await closePeriods(quota, { tx, limit: 40 })
             found = closed.length
-            for (const { key, ...ended } of closed) await writeEnded(tx, source, key, ended)
+            for (const { key, ...ended } of closed) await writeEnded(tx, quota.prefix, key, ended)
           })
         }
       }
