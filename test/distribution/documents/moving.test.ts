@@ -67,6 +67,67 @@ function run(code: string, names: Readonly<Record<string, unknown>>): unknown {
   return new Function(...Object.keys(names), `return ${code}`)(...Object.values(names))
 }
 
+describe('0.1', () => {
+  /** The codes of the table: the old ones, or the new ones. */
+  function codes(column: 1 | 2): string[] {
+    const rows = [...section('From 0.1').matchAll(/^\| (.+?) +\| (.+?) +\|$/gm)]
+    return rows.flatMap((row) =>
+      [...(row[column] ?? '').matchAll(/`([^`]+?)`/g)].map(([, code = '']) => code),
+    )
+  }
+
+  const isOption = (code: string) => /^\w+: /.test(code)
+  const common = () => ({ db, limiter: Ratelimit.tokenBucket(5, '10s', 20), prefix: 'api' })
+
+  test('each option of now is taken, and each old one is refused', async () => {
+    const entries = await everything()
+    const made = (code: string) =>
+      new Ratelimit({ ...common(), ...(run(`({ ${code} })`, { ...entries, write: () => {} }) as object) })
+    const [old, now] = ([1, 2] as const).map((column) => codes(column).filter(isOption)) as [
+      string[],
+      string[],
+    ]
+    expect([old.length, now.length]).toEqual([6, 6])
+    for (const code of now) made(code)
+    for (const code of old)
+      expect(() => made(code)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+  })
+
+  test('each call of now answers, and the old ones are gone', async () => {
+    const entries = await everything()
+    const { Quota, Credits, Semaphore, blocks, reserveAll, spend } = entries
+    const ratelimit = new Ratelimit({ ...common(), use: [blocks()] })
+    const quota = new Quota({ db, limiter: Ratelimit.fixedWindow(100, '1d'), prefix: 'quota' })
+    const [key, id, requests] = ['org', 'job', [{ ratelimit: quota, key: 'org' }]]
+    const own = {
+      ...{ ratelimit, quota, credits: new Credits({ db, prefix: 'credits' }), key, id, requests },
+      semaphore: new Semaphore({ db, prefix: 'semaphore', limit: 1, lease: '30s' }),
+    }
+    const calls = codes(2).filter((code) => code.includes('(') && !isOption(code))
+    expect(calls).toHaveLength(13)
+    for (const code of calls) {
+      if (/settle.* actual: \d/.test(code)) await spend(requests, { rate: 9, id, expires: '1h' })
+      if (code.includes('actual: [')) await reserveAll([{ ...requests[0], rate: 9 }], { id, expires: '1h' })
+      if (code.startsWith('quota.settle')) await quota.reserve(key, { rate: 9, id, expires: '1h' })
+      const names = { ...entries, ...own, db, prefix: 'made' }
+      if (code.includes('tx')) await db.transaction(async (tx) => run(code, { ...names, tx }))
+      else await run(code, names)
+      await client.exec('delete from rate_limit_durable')
+    }
+    const gone = codes(1).flatMap((code) => /^(?:Ratelimit\.)?(\w+)/.exec(code)?.[1] ?? [])
+    // It has `reserve` without an id.
+    expect(gone.filter((name) => name in ratelimit || name in Ratelimit)).toEqual(['reserve'])
+  })
+
+  /** What the entries export that the table names. */
+  // biome-ignore lint/suspicious/noExplicitAny: it runs codes of a document.
+  async function everything(): Promise<any> {
+    const wings = ['credits', 'quota', 'semaphore', 'lockout', 'schedule', 'citus', 'prefetch', 'denials']
+    const names = [...wings, 'ledger', 'reports'].map((wing) => `drizzle-ratelimit/${wing}`)
+    return Object.assign({}, ...(await Promise.all(names.map((name) => import(name)))))
+  }
+})
+
 describe('@upstash/ratelimit', () => {
   const heading = 'From @upstash/ratelimit'
   /** What its documentation says that the calls answer, one after the other, to a sliding window of 10. */
