@@ -25,16 +25,17 @@ function isOneOf(table: RateLimitTable, parameters: Parameters): SQL {
 
 /** The statement that takes from the rows of many keys of one shard. It skips rows that others hold. */
 export function takeShardStatement(source: TakeSource): Statement {
-  const { table, rules } = source
-  const parameters = new Parameters()
+  const { table, rules, differing = [] } = source
+  const parameters = new Parameters(differing)
   const stored = lockedColumns(table, rules)
   const sent = sentColumns(rules.algorithm, source)
-  const calls = ['place', ...sent]
+  const own = [...sent, ...differing]
+  const calls = ['place', ...own]
   const row = lockedRow(table, { found: sql`${table.key}`.as('found'), ...stored }, [
     isOneOf(table, parameters),
   ])
   const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
-    from ${callsFrom(parameters, sent, true)} join (${row}) as stored on stored.found = call.key`
+    from ${callsFrom(parameters, own, true)} join (${row}) as stored on stored.found = call.key`
   const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
   const columns = [...calls, ...Object.keys(stored)]
   return takeFrom({ query, columns, sent, isRow, isRare: undefined }, source, parameters, NO_GUARD)
@@ -46,16 +47,16 @@ const STORED = 'ratelimit_stored'
 
 /** The statement that looks at keys, of any shards. The time of a row is that of its own server. */
 export function lookShardsStatement(source: LookSource): Statement {
-  const { table, rules, injectedClock } = source
-  const parameters = new Parameters()
+  const { table, rules, injectedClock, differing = [] } = source
+  const parameters = new Parameters(differing)
   const columns = lockedColumns(table, rules)
   const row = builder
     .select({ found: sql`${table.key}`.as('found'), at: CLOCK_MS.as('at'), ...columns })
     .from(table)
     .where(isOneOf(table, parameters))
   const rows = {
-    source: sql`${callsFrom(parameters, ['key'], true)} left join ${name(STORED)} on ${name('found', STORED)} = call.key`,
-    columns: ['place', 'at', ...Object.keys(columns)],
+    source: sql`${callsFrom(parameters, ['key', ...differing], true)} left join ${name(STORED)} on ${name('found', STORED)} = call.key`,
+    columns: ['place', 'at', ...differing, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : sql`coalesce(${name('at')}, ${CLOCK_MS})`
   return lookFrom(rows, clock, source, parameters, NO_GUARD, [link(STORED, row)])

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { type Call, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
 import { stored } from '../support/stored.ts'
@@ -19,7 +20,7 @@ const request = requestOf({
  */
 const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'group'>> = {
   key: 'queue',
-  limiter: 'statement',
+  limiter: 'group',
   purpose: 'statement',
   refusesOther: 'statement',
   rate: 'group',
@@ -59,3 +60,19 @@ test.each([{ reserved: 0 }, { reserved: -1 }])(
     expect(sameRequest(request, { ...request, ...own })).toBe(false)
   },
 )
+
+test.each([Ratelimit.fixedWindow(10, '1h'), Ratelimit.tokenBucket(10, '1h', 10)])(
+  'a request of another algorithm shares no statement: %o',
+  (limiter) => {
+    expect(canShare(request, { ...request, limiter: stored(limiter) })).toBe(false)
+  },
+)
+
+test('a bucket that does not start full shares no statement with one that does', () => {
+  const bucket = (initialTokens: number) => {
+    const limiter = Ratelimit.tokenBucket(10, '1h', 10, { initialTokens })
+    return requestOf({ key: 'key', limiter: stored(limiter) })
+  }
+  expect(canShare(bucket(1), bucket(2))).toBe(true)
+  expect(canShare(bucket(1), bucket(10))).toBe(false)
+})

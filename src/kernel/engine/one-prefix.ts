@@ -45,7 +45,7 @@ export function watchPrefix(db: Database, table: RateLimitTable, prefix: string,
 function warnOfSharedPrefix(prefix: string): void {
   warnOnce(
     'SHARED_PREFIX',
-    `Two limiters with different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each starts the other's rows again, so neither limits. Give each its own prefix, or set onOtherPlan. See docs/errors.md#shared_prefix.`,
+    `Limiters of different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each starts the other's rows again, so none limits. Give each its own, or set onOtherPlan. See docs/errors.md#shared_prefix.`,
     prefix,
   )
 }

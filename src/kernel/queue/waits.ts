@@ -109,8 +109,8 @@ export function watchFor(prefix: string, isShared: boolean): Watch {
 function warnOfLongWait(prefix: string): void {
   warnOnce(
     'LONG_WAIT',
-    `A call of the limiter with the prefix ${JSON.stringify(prefix)} has waited for ${LONG_MS / 1000} seconds ` +
-      'outside of your transactions, for a connection or for a row that a transaction holds. If it is inside of that ' +
-      'transaction, it waits in vain: give it the transaction as tx. See docs/transactions.md, "A forgotten tx".',
+    `A call of the limiter with the prefix ${JSON.stringify(prefix)} has waited for 3 seconds, for a connection or ` +
+      'a row. If its own transaction holds that, it waits in vain: give it the transaction as tx. See ' +
+      'docs/transactions.md, "A forgotten tx".',
   )
 }

@@ -2,37 +2,39 @@ import { type SQL, sql } from 'drizzle-orm'
 import { name, type Parameters } from './builder.ts'
 
 /** The columns that calls can have in a statement for many keys. Calls share all other parameters. */
-export const CALL_COLUMNS = {
-  prefix: 'text',
-  key: 'text',
-  rate: 'float8',
-  calls: 'float8',
-  start: 'float8',
-  atLeast: 'float8',
-  paidWindowStart: 'float8',
-  refundableUntil: 'float8',
-  reserved: 'float8',
-  needed: 'float8',
-  forced: 'float8',
-  refund: 'float8',
-  within: 'float8',
-  fence: 'float8',
-  since: 'float8',
-  madeMs: 'float8',
-  payer: 'text',
-} as const
-
-export type CallColumn = keyof typeof CALL_COLUMNS
+export type CallColumn =
+  | 'prefix'
+  | 'key'
+  | 'rate'
+  | 'calls'
+  | 'start'
+  | 'atLeast'
+  | 'paidWindowStart'
+  | 'refundableUntil'
+  | 'reserved'
+  | 'needed'
+  | 'forced'
+  | 'refund'
+  | 'within'
+  | 'fence'
+  | 'since'
+  | 'madeMs'
+  | 'payer'
 
 /** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
 export type Sent = (what: CallColumn) => SQL<number>
 
 /** The calls as a source of rows. `place` is the position of the call. The first is 1. */
-export function callsFrom(parameters: Parameters, columns: readonly CallColumn[], isShown = false): SQL {
+export function callsFrom(parameters: Parameters, columns: readonly string[], isShown = false): SQL {
   return placed(
     columns,
-    columns.map((column) => parameters.array(column, CALL_COLUMNS[column], isShown)),
+    columns.map((column) => parameters.array(column, typeOf(column), isShown)),
   )
+}
+
+/** The type of a column of calls. The numbers of limiters can be such columns too. */
+export function typeOf(column: string): 'text' | 'float8' {
+  return ['prefix', 'key', 'payer'].includes(column) ? 'text' : 'float8'
 }
 
 /** Arrays of one length as a source of rows, `call`. `place` is the position in the arrays. The first is 1. */

@@ -1,7 +1,7 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { type Link, link, name, Parameters } from './builder.ts'
-import { CALL_COLUMNS, type CallColumn, placed } from './calls.ts'
+import { type CallColumn, placed, typeOf } from './calls.ts'
 import { DECIDED } from './decided.ts'
 import { guardedStatement } from './guard.ts'
 import type { ColumnByName, QueryLevel } from './levels.ts'
@@ -110,7 +110,7 @@ function foundLists(
   parameters: Parameters,
 ): QueryLevel {
   const sent = all.flatMap(({ columns, place }) =>
-    columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
+    columns.map((column) => [`${place}.${column}`, typeOf(column)] as const),
   )
   const values = [...sent, ...numbers.map((column) => [column, 'float8'] as const)]
   const names = values.map(([column]) => column)

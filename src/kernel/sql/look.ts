@@ -14,6 +14,8 @@ export interface LookSource {
   readonly rules: Rules
   readonly injectedClock: boolean
   readonly guarded: boolean
+  /** The numbers of which each call sends its own, because the limits of the calls differ. Default: none. */
+  readonly differing?: readonly string[]
 }
 
 /**
@@ -23,8 +25,8 @@ export interface LookSource {
  * The clock is read once for each row.
  */
 export function lookStatement(source: LookSource): Statement {
-  const { table, rules, injectedClock } = source
-  const parameters = new Parameters()
+  const { table, rules, injectedClock, differing = [] } = source
+  const parameters = new Parameters(differing)
   const guarding = guard([table], source.guarded, parameters)
   const columns = lockedColumns(table, rules)
   const row = builder
@@ -32,9 +34,9 @@ export function lookStatement(source: LookSource): Statement {
     .from(table)
     .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
   const rows: Level = {
-    source: sql`${callsFrom(parameters, ['key'])} left join lateral (${row.getSQL()} ${BY_ITSELF}) as stored on true
+    source: sql`${callsFrom(parameters, ['key', ...differing])} left join lateral (${row.getSQL()} ${BY_ITSELF}) as stored on true
       ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`,
-    columns: ['place', ...Object.keys(columns)],
+    columns: ['place', ...differing, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const secured = sql`pg_catalog.row_security_active(${oidOf(table)}) as ${name(SECURED)}`

@@ -19,15 +19,16 @@ const WRITTEN = 'ratelimit_written'
  * waits for three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: WaitingSource): Statement {
-  const { table, injectedClock, action, waits, takesLess } = source
+  const { table, injectedClock, action, waits, takesLess, differing = [] } = source
   // It meets no existing row.
   const rules = { ...source.rules, refusesOther: false }
   // For a new row, no window has paid, and no estimate waits to be settled.
-  const columns = sentColumns(rules.algorithm, {
+  const sent = sentColumns(rules.algorithm, {
     action: typeof action === 'object' ? action : 'take',
     takesLess,
   })
-  const parameters = new Parameters()
+  const columns = [...sent, ...differing]
+  const parameters = new Parameters(differing)
   const guarding = guard([table], source.guarded && !waits, parameters)
   const settings = transactionSettings(source.commit, !waits)
   const prefix = parameters.text('prefix')
@@ -39,9 +40,9 @@ export function makeStatement(source: WaitingSource): Statement {
   }
 
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
-  const decision = decided(rules.algorithm, source, states, sentIn(columns, parameters), parameters)
+  const decision = decided(rules.algorithm, source, states, sentIn(sent, parameters), parameters)
 
-  const next = grantedRow(rules, source, columns, parameters)
+  const next = grantedRow(rules, source, sent, parameters)
   const from = sql`${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`
   const written = insertRow(table, newRows(prefix, name('key', DECIDED), next, from))
 

@@ -48,15 +48,16 @@ export function takeOneStatement(source: WaitingSource): Statement {
  * hold.
  */
 export function takeManyStatement(source: TakeSource): Statement {
-  const { table, rules } = source
-  const parameters = new Parameters()
+  const { table, rules, differing = [] } = source
+  const parameters = new Parameters(differing)
   const guarding = guard([table], source.guarded, parameters)
   const stored = lockedColumns(table, rules)
   const sent = sentColumns(rules.algorithm, source)
-  const calls = ['place', ...sent]
+  const columns = [...sent, ...differing]
+  const calls = ['place', ...columns]
   const row = lockedRow(table, stored, [isTheRow(table, parameters, sql`call.key`)])
   const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
-    from ${callsFrom(parameters, sent)} cross join lateral (${row}) as stored
+    from ${callsFrom(parameters, columns)} cross join lateral (${row}) as stored
     ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
   // Always true. The planner assumes that a range matches few rows. It therefore expects one row and uses the
   // primary key, even if the table is small when the plan is made.

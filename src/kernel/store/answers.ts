@@ -1,18 +1,27 @@
 import { exactNumbers, mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
-import type { EndedPeriod, Numbers, Params, StateColumn, StoredLimiter } from '../limits/algorithm.ts'
+import type {
+  AnyAlgorithm,
+  EndedPeriod,
+  Numbers,
+  Params,
+  StateColumn,
+  StoredLimiter,
+} from '../limits/algorithm.ts'
 import { appliesAt, periodFrom } from '../limits/limiter.ts'
 import { NUMBERS } from '../sql/columns.ts'
 import { ENDED, OTHER } from '../sql/levels.ts'
 import type { Answers, Asked, Decision } from './call.ts'
+import type { CallNumbers } from './numbers.ts'
 
 // The decisions on calls, as statements have answered them.
 
+/** @param numbers Those that were sent, of each call or of all. */
 export function answersOf(
   rows: readonly Row[],
   asked: readonly Asked[],
-  limiter: StoredLimiter,
-  params: Params,
+  algorithm: AnyAlgorithm,
+  numbers: Pick<CallNumbers, 'params' | 'each'>,
 ): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
   const isAnswered: boolean[] = []
@@ -21,21 +30,23 @@ export function answersOf(
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
     if (isAnswered[place]) throw notAsExpected(TWO_ROWS)
     isAnswered[place] = true
-    if (row['decided'] !== false) answers[place] = decisionOf(row, mustHave(asked[place]), limiter, params)
+    if (row['decided'] === false) continue
+    const params = numbers.each?.[place] ?? numbers.params
+    answers[place] = decisionOf(row, mustHave(asked[place]), algorithm, params)
   }
   return answers
 }
 
-function decisionOf(row: Row, { calls }: Asked, limiter: StoredLimiter, params: Params): Decision {
+function decisionOf(row: Row, { request, calls }: Asked, algorithm: AnyAlgorithm, params: Params): Decision {
   const numbers = exactNumbers(row[NUMBERS])
   // Spread into the object, they would take V8 longer than all the rest of a check.
-  const { now, state } = timeAndState(numbers, limiter)
+  const { now, state } = timeAndState(numbers, { algorithm })
   return {
     now,
     state,
     granted: Math.max(numbers[0] ?? calls.length, 0),
     params,
-    ended: endedIn(row[ENDED], limiter),
+    ended: endedIn(row[ENDED], request.limiter),
     isOther: row[OTHER] === true,
     isNew: row['holds'] !== undefined && row['holds'] !== true,
   }

@@ -3,13 +3,13 @@ import { atMost, notAsExpected } from '../database/rows.ts'
 import { run } from '../database/run.ts'
 import { kept, type Statement, type Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
-import { paramsAt } from '../limits/limiter.ts'
 import type { Form } from '../sql/decided.ts'
 import type { LookSource } from '../sql/look.ts'
 import { makeStatement } from '../sql/make.ts'
 import { type TakeSource, takeOneStatement } from '../sql/take.ts'
 import { answersOf } from './answers.ts'
 import { type Answers, type Asked, isNeverDenied, limiterFor, reservedIn } from './call.ts'
+import { numbersOf } from './numbers.ts'
 import { mustSeeAll } from './see-all.ts'
 import type { Target } from './store.ts'
 import { madeValues, manyValues, oneValues, takesLess } from './values.ts'
@@ -103,31 +103,32 @@ function ask(
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: StatementKind,
 ): Promise<Answers> {
-  const { request } = asked[0] as Asked
-  const { refusesOther: isRefused } = request
-  const limiter = limiterFor(request.limiter, request.purpose)
+  const { limiter, purpose, refusesOther: isRefused } = (asked[0] as Asked).request
+  const { algorithm, startsFull } = limiterFor(limiter, purpose)
   const refusesOther = isRefused || namespace.refusesOther === true
   const clock = clockMs ?? namespace.clock?.() ?? null
-  const params = limiter.periodAt ? paramsAt(limiter, periodMs ?? clock ?? Date.now()) : limiter.params
+  const numbers = numbersOf(asked, periodMs ?? clock ?? Date.now())
+  const differing = numbers.differing.map(([name]) => name)
   const values = valuesOf(asked)
+  for (const [name, value] of numbers.differing) values[name] = value
   values['prefix'] = namespace.prefix
   values['clock'] = clock
 
   const injectedClock = clock !== null
-  const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`
+  const variant = `${name} ${algorithm.name} ${startsFull} ${injectedClock} ${commit} ${refusesOther} ${differing.join()}`
   const statementFor = (guarded: boolean) =>
     kept(table.statements, `${variant} ${guarded}`, () => {
-      const rules = refusesOther ? { ...limiter, refusesOther } : limiter
-      return build({ table: table.table, rules, injectedClock, commit, guarded })
+      const rules = { algorithm, startsFull, refusesOther }
+      return build({ table: table.table, rules, injectedClock, commit, guarded, differing })
     })
   const answersOn = async (own: Connection) => {
-    const running = () => run(own, [table.size], statementFor, values, params)
+    const running = () => run(own, [table.size], statementFor, values, numbers.params)
     const rows = await (channels.statement?.hasSubscribers
       ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
       : running())
     if (does === 'look') await mustSeeAll(own, table, rows)
     if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
-    return answersOf(atMost(rows, asked.length), asked, limiter, params)
+    return answersOf(atMost(rows, asked.length), asked, algorithm, numbers)
   }
   const ledger = does === 'look' ? undefined : namespace.ledger
   // Only a statement for new rows that may not wait sets a `lock_timeout`.

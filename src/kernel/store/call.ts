@@ -148,13 +148,14 @@ export function neededBy({ rate, atLeast }: Call): number {
   return atLeast ?? rate
 }
 
-/** Whether one statement can decide both requests. A test lists all fields. */
+/** Whether one statement can decide both requests. Their limits may have other numbers. A test lists it all. */
 export function canShare(one: Request, other: Request): boolean {
   return (
     one.purpose === other.purpose &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
     one.refusesOther === other.refusesOther &&
-    sameLimiter(one.limiter, other.limiter)
+    one.limiter.algorithm === other.limiter.algorithm &&
+    one.limiter.startsFull === other.limiter.startsFull
   )
 }
 
@@ -171,6 +172,7 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.within === other.within &&
     one.payer === other.payer &&
     reservedIn(one) === reservedIn(other) &&
+    sameLimiter(one.limiter, other.limiter) &&
     canShare(one, other)
   )
 }

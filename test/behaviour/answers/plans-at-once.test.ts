@@ -1,0 +1,97 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar/index.ts'
+import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { lockout } from '../../../src/lockout/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { type Plan, similarPlans } from '../../support/limits.ts'
+import { runs } from '../../support/runs.ts'
+import { watch } from '../../support/watch.ts'
+
+// Calls of customers who have different plans, at once.
+
+const database = useDatabase()
+const KEYS = 4
+
+/** Each plan in turn, so that no two neighbors have the same one. */
+function planAt(plans: readonly Plan[], place: number): Limiter {
+  return (plans[place % plans.length] as Plan).limiter
+}
+
+interface Round {
+  readonly advanceMs: number
+  /** For each key: the rate, or `'look'`. */
+  readonly asks: readonly (number | 'look')[]
+  /** By how many plans each key has moved on. */
+  readonly change: number
+}
+
+const anyRounds = similarPlans.chain((plans) => {
+  const { stepMs, rules } = plans[0] as Plan
+  const most = Math.max(Math.floor(Math.min(rules.capacity, 1000)), 2)
+  const anyAsk = fc.oneof(fc.constantFrom('look' as const, 0, -1, 1, 2), fc.integer({ min: 1, max: most }))
+  const anyRound: fc.Arbitrary<Round> = fc.record({
+    advanceMs: fc.oneof(fc.constantFrom(0, 1, stepMs - 1, stepMs), fc.integer({ min: 0, max: 2 * stepMs })),
+    asks: fc.array(anyAsk, { minLength: KEYS, maxLength: KEYS }),
+    change: fc.nat(2),
+  })
+  return fc.record({ plans: fc.constant(plans), rounds: fc.array(anyRound, { minLength: 1, maxLength: 6 }) })
+})
+
+let made = 0
+
+test('each has the answer that it has alone', async () => {
+  await fc.assert(
+    fc.asyncProperty(anyRounds, async ({ plans, rounds }) => {
+      const clock = new TestClock()
+      const limiter = planAt(plans, 0)
+      const [together, alone] = ['together', 'alone'].map((name) => {
+        const prefix = `${name} ${made++}`
+        return new Ratelimit({ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 })
+      }) as [Ratelimit, Ratelimit]
+      for (const { advanceMs, asks, change } of rounds) {
+        clock.advance(advanceMs)
+        const calls = asks.map((rate, place) => (ratelimit: Ratelimit) => {
+          const [key, plan] = [`key ${place}`, planAt(plans, place + change)]
+          return rate === 'look'
+            ? ratelimit.getRemaining(key, { limiter: plan })
+            : ratelimit.limit(key, { rate, limiter: plan })
+        })
+        const answers = await Promise.all(calls.map((call) => call(together)))
+        for (const [place, call] of calls.entries()) expect(answers[place]).toEqual(await call(alone))
+      }
+    }),
+    runs(40),
+  )
+})
+
+test.each<[string, readonly Limiter[]]>([
+  ['fixed windows', [1, 2, 3].map((tokens) => Ratelimit.fixedWindow(tokens, `${tokens}h`))],
+  ['sliding windows', [1, 2, 3].map((tokens) => Ratelimit.slidingWindow(tokens, `${tokens}h`))],
+  ['buckets', [1, 2, 3].map((tokens) => Ratelimit.tokenBucket(tokens, `${tokens}h`, tokens))],
+  ['gcra', [1, 2, 3].map((burst) => Ratelimit.gcra(1, '1h', { burst }))],
+  ['months and days', [calendarWindow(1, 'month'), calendarWindow(2, 'day'), calendarWindow(3, 'month')]],
+  ['lockouts', [1, 2, 3].map((failures) => lockout(failures, `${failures}h`, { block: '1h' }))],
+])('calls of different %s share statements', async (name, limiters) => {
+  const { db, statements } = watch(database.db)
+  const limiter = limiters[0] as Limiter
+  const ratelimit = new Ratelimit({ db, limiter, prefix: name, cleanupProbability: 0 })
+  const customers = limiters.map((plan, place) => ({ key: `customer ${place}`, plan, limit: place + 1 }))
+  for (const left of [1, 0]) {
+    statements.length = 0
+    const answers = await Promise.all(
+      customers.map(({ key, plan, limit }) =>
+        ratelimit.limit(key, { limiter: plan, rate: left === 1 ? limit : 1 }),
+      ),
+    )
+    expect(answers.map(({ success }) => success)).toEqual(customers.map(() => left === 1))
+    expect(answers.map(({ limit }) => limit)).toEqual([1, 2, 3])
+    // The first calls also make the rows.
+    expect(statements).toHaveLength(left + 1)
+  }
+  statements.length = 0
+  const looks = customers.map(({ key, plan }) => ratelimit.getRemaining(key, { limiter: plan }))
+  expect((await Promise.all(looks)).map(({ limit }) => limit)).toEqual([1, 2, 3])
+  expect(statements).toHaveLength(1)
+})
