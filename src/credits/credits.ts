@@ -254,15 +254,12 @@ export class Credits<Dated extends boolean = false, D = Database> {
     const { tx } = options
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
-    const grant = this.#grant
     // Unlike `map`, it does not skip the holes of a list.
-    const each = <T>(make: (key: string) => T | Promise<T>) => Promise.all(Array.from(keys, make))
-    if (grant) {
-      const accounts = await each((key) => this.#account(grant, key))
-      return await own((await MODULES.dated()).lookAtAll(this.#checker, accounts, tx))
-    }
-    const looks = await each(async (key) => (await calledBy(this.#handle, key, { rate: 0 })).call)
-    return await own(lookAll(this.#checker, looks, tx))
+    const looking = Array.from(keys, async (key) => (await calledBy(this.#handle, key, { rate: 0 })).call)
+    const looks = await Promise.all(looking)
+    if (!this.#grant) return await own(lookAll(this.#checker, looks, tx))
+    const stored = looks.map(({ key }) => key)
+    return await own((await MODULES.dated()).readUsage(this.#checker, stored, tx))
   }
 
   /**

@@ -1,20 +1,17 @@
 import type { Answered } from '../kernel/answers/answer.ts'
-import type { LimitResult, Usage } from '../kernel/answers/results.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
+import type { LimitResult } from '../kernel/answers/results.ts'
 import { answerOnce } from '../kernel/lists/limit-once.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { fundedCall } from './funded.ts'
 import type { CreditLimitOptions } from './options.ts'
 import { sumOf } from './purse.ts'
-import { readSums } from './read.ts'
 import type { Account } from './seen.ts'
-import { usageBy } from './usage.ts'
 
 // What only the calls of dated credits need. It is loaded on first use.
 
 export { fundedCall } from './funded.ts'
 export { grant, grantsOf, voidGrant } from './grants.ts'
-export { accountOf } from './read.ts'
+export { accountOf, readUsage } from './read.ts'
 
 /** What was given back in the end. If others have given back to the same grants meanwhile, it tries again. */
 export async function givenBack(
@@ -35,18 +32,4 @@ export async function givenBack(
     if (account.checker.joined(tx) || mayHaveCharged(error)) throw error
     return answer
   }
-}
-
-/** Looks at accounts of one limiter, in one statement. */
-export async function lookAtAll(
-  checker: Checker,
-  accounts: readonly Account[],
-  tx: CreditLimitOptions['tx'],
-): Promise<Usage[]> {
-  const sums = await readSums(
-    checker,
-    accounts.map(({ key }) => key),
-    tx,
-  )
-  return sums.map(usageBy)
 }

@@ -7,11 +7,10 @@ import { checkOption, checkRate, isStorable } from '../kernel/options/validate.t
 import { lookAt, requestFor } from '../kernel/store/call.ts'
 import { afterChange } from '../shared/after-change.ts'
 import { NEVER_MS, newGrant, type Terms } from './grant.ts'
-import { keyOfGrant } from './keys.ts'
+import { keyOfGrant, rowIn } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
-import { idOf, readAll, readSums } from './read.ts'
-import { type Account, leftOf, neverEnds, type Sums } from './seen.ts'
-import { usageBy } from './usage.ts'
+import { readAll, readUsage } from './read.ts'
+import { type Account, leftOf, neverEnds } from './seen.ts'
 
 /** The answer of `grant`: what the key has after it. */
 export interface GrantResult extends Usage {
@@ -71,9 +70,9 @@ export async function grant(
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0
-    const look = () => readSums(checker, [account.key], at)
-    const [sums] = await afterChange(checker, at, GRANTED, look)
-    return { ...usageBy(sums as Sums), ...(isRepeated ? { repeated: true } : {}) }
+    const look = () => readUsage(checker, [account.key], at)
+    const [usage] = await afterChange(checker, at, GRANTED, look)
+    return { ...(usage as Usage), ...(isRepeated ? { repeated: true } : {}) }
   })
 }
 
@@ -106,8 +105,9 @@ function grantKey({ checker, key }: Account, id: unknown): string {
 export async function grantsOf(account: Account, { tx }: TxOptions): Promise<DatedGrant[]> {
   const { grants, now } = await readAll(account, tx)
   return grants.flatMap((each) => {
-    const id = idOf(account, each)
-    if (id === undefined) return []
+    const { name: id } = rowIn(each.request.key)
+    // Another program may have written the row.
+    if (!id) return []
     const { count, prevCount, windowStart, tokens, lastRefill } = each.look.state
     const isVoided = tokens < 0
     return {

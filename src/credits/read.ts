@@ -1,3 +1,4 @@
+import type { Usage } from '../kernel/answers/results.ts'
 import { sorted } from '../kernel/base/arrays.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
@@ -12,17 +13,17 @@ import { compareText } from '../kernel/sql/calls.ts'
 import { NUMBERS } from '../kernel/sql/columns.ts'
 import { timeAndState } from '../kernel/store/answers.ts'
 import { lookAt } from '../kernel/store/call.ts'
-import { fromHex } from '../shared/hex-id.ts'
 import { exactNumber } from '../shared/number-columns.ts'
 import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
-import { DEBT, GRANT } from './keys.ts'
-import { type Account, type GrantRows, type Seen, type SeenGrant, type Sums, seenWhole } from './seen.ts'
+import { DEBT } from './keys.ts'
+import { type Account, type GrantRows, type Seen, type SeenGrant, seenWhole } from './seen.ts'
 import {
   type GrantsSource,
   grantSumsStatement,
   grantsStatement,
   neededGrantsStatement,
 } from './sql/grants.ts'
+import { usageBy } from './usage.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf(checker: Checker, limiter: StoredLimiter, key: string): Account {
@@ -31,11 +32,6 @@ export function accountOf(checker: Checker, limiter: StoredLimiter, key: string)
   checkKey(key + DEBT, namespace.prefix)
   namespace.onUse?.()
   return { checker, limiter, key }
-}
-
-/** The id of a grant. Undefined if another program has written the row. */
-export function idOf({ key }: Account, { request }: SeenGrant): string | undefined {
-  return fromHex(request.key.slice(key.length + GRANT.length))
 }
 
 /** What a call needs to know of the grants of a key. */
@@ -65,14 +61,14 @@ export async function readAll(account: Account, tx: At): Promise<GrantRows> {
 }
 
 /** Reads what keys have. How many grants that is makes no difference to the answer of the database. */
-export async function readSums(checker: Checker, keys: readonly string[], tx: At): Promise<Sums[]> {
+export async function readUsage(checker: Checker, keys: readonly string[], tx: At): Promise<Usage[]> {
   if (keys.length === 0) return []
   const rows = await readBy(checker, keys, tx, 'grant sums', grantSumsStatement)
   const sums = new Map(rows.map((row) => [Number(row['place']), row]))
   return keys.map((_, place) => {
     const row = mustHave(sums.get(place + 1))
     const of = (column: string) => exactNumber(row[column])
-    return { now: of('now'), granted: of('granted'), used: of('used') }
+    return usageBy({ now: of('now'), granted: of('granted'), used: of('used') })
   })
 }
 

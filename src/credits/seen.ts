@@ -1,8 +1,8 @@
 import { sorted } from '../kernel/base/arrays.ts'
-import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
-import { type Decision, lookAt, type Request } from '../kernel/store/call.ts'
+import { type Call, type Decision, lookAt, type Request } from '../kernel/store/call.ts'
 import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
 import { DEBT } from './keys.ts'
@@ -71,22 +71,21 @@ export function netOf({ granted, used }: Sums): number {
 }
 
 /** What grants add to the sums at a time. */
-function sumsOf(grants: readonly Snapshot[], now: number): Omit<Sums, 'now'> {
-  const live = grants.filter(({ state }) => state.windowStart > now)
+function sumsOf(grants: Iterable<Snapshot>, now: number): Omit<Sums, 'now'> {
+  const live = [...grants].filter(({ state }) => state.windowStart > now)
   return {
     granted: live.reduce((sum, { state }) => sum + state.prevCount, 0),
     used: live.reduce((sum, { state }) => sum + state.count, 0),
   }
 }
 
-function looksOf(grants: readonly SeenGrant[]): Snapshot[] {
-  return grants.map(({ look }) => look)
-}
-
 /** What a call of a rate needs to know, if all rows are known. */
 export function seenWhole(rows: GrantRows, rate: number): Seen {
   const { now, debt, grants } = rows
-  const { granted, used } = sumsOf(looksOf(grants), now)
+  const { granted, used } = sumsOf(
+    grants.map(({ look }) => look),
+    now,
+  )
   let [left, lastsUntil] = [-debt, 0]
   const endOf = ({ look }: SeenGrant) => look.state.windowStart
   for (const grant of sorted(grants, (one, other) => endOf(other) - endOf(one))) {
@@ -99,44 +98,32 @@ export function seenWhole(rows: GrantRows, rate: number): Seen {
   return { now, debt, grants, granted, used: used + debt, lastsUntil }
 }
 
-/** What there is after rows have changed. Of rows that were not read, only the change is known. */
-export function seenAfter(
+/** What there is when rows are decided, or afterwards. Of rows that were not read, only the change is known. */
+export function seenAfter<Row extends { readonly call: Call }>(
   { key }: Account,
   seen: Seen,
-  rows: readonly Pick<LimiterCall, 'call'>[],
+  rows: readonly Row[],
   decisions: readonly Decision[],
-  nextOf: (place: number, decision: Decision) => Snapshot,
-): Seen {
+  nextOf: (row: Row, decision: Decision) => Snapshot = (_, decision) => decision,
+): Sums & Pick<Seen, 'debt'> {
   const now = Math.max(seen.now, ...decisions.map((decision) => decision.now))
-  const places = new Map(decisions.map((_, place) => [rows[place]?.call.key, place]))
-  let { debt, granted, used } = seen
-  /** The row of the key before and after, if it has changed. */
-  const changeOf = (row: string | undefined) => {
-    const place = places.get(row)
-    if (place === undefined) return undefined
-    places.delete(row)
-    const before = decisions[place] as Decision
-    return { before, after: nextOf(place, before) }
+  const before = new Map<string, Snapshot>(seen.grants.map(({ request, look }) => [request.key, look]))
+  const after = new Map(before)
+  let { debt } = seen
+  for (const [place, decision] of decisions.entries()) {
+    const row = rows[place] as Row
+    const next = nextOf(row, decision)
+    if (row.call.key === key + DEBT) debt = next.state.count
+    else {
+      if (!before.has(row.call.key)) before.set(row.call.key, decision)
+      after.set(row.call.key, next)
+    }
   }
-  const count = ({ state }: Snapshot, at: number, times: 1 | -1) => {
-    if (state.windowStart <= at) return
-    granted += times * state.prevCount
-    used += times * state.count
+  const [was, is] = [sumsOf(before.values(), seen.now), sumsOf(after.values(), now)]
+  return {
+    now,
+    debt,
+    granted: seen.granted + is.granted - was.granted,
+    used: seen.used + is.used - was.used + debt - seen.debt,
   }
-  const owing = changeOf(key + DEBT)
-  if (owing) debt = owing.after.state.count
-  const grants = seen.grants.map((grant) => {
-    const look = changeOf(grant.request.key)?.after ?? grant.look
-    count(grant.look, seen.now, -1)
-    count(look, now, 1)
-    return { request: grant.request, look }
-  })
-  // Rows that were not read.
-  for (const row of places.keys()) {
-    const change = changeOf(row)
-    if (!change) continue
-    count(change.before, seen.now, -1)
-    count(change.after, now, 1)
-  }
-  return { now, debt, grants, granted, used: used + debt - seen.debt, lastsUntil: seen.lastsUntil }
 }

@@ -8,7 +8,6 @@ import { RatelimitError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { answerOnce } from '../kernel/lists/limit-once.ts'
 import { callOf } from '../kernel/options/validate.ts'
-import { fromHex } from '../shared/hex-id.ts'
 import { exactNumber } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
 import type {
@@ -25,8 +24,8 @@ import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
 import { grantOnce } from './grant-balance.ts'
 import { grant, grantsOf, voidGrant } from './grants.ts'
-import { GRANT } from './keys.ts'
-import { accountOf, readSums } from './read.ts'
+import { rowIn } from './keys.ts'
+import { accountOf, readUsage } from './read.ts'
 import type { Sums } from './seen.ts'
 import { endingStatement, leastLeftStatement, MAX_READ, mostUsedStatement } from './sql/all-keys.ts'
 import { usageBy } from './usage.ts'
@@ -137,11 +136,9 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
       return rows.map((row) => ({ key: String(row['key']), ...usageBy({ now, ...sumsIn(row) }) }))
     },
     look: async (key) => {
-      const [sums] = await readSums(checker, [account(key).key], undefined)
-      const { granted, used } = mustHave(sums)
-      if (granted === 0 && used === 0) return undefined
-      const { limit, remaining: left, reset } = usageBy(mustHave(sums))
-      return { key, used, limit, left, reset }
+      const [usage] = await readUsage(checker, [account(key).key], undefined)
+      const { limit, used, remaining: left, reset } = mustHave(usage)
+      return limit === 0 && used === 0 ? undefined : { key, used, limit, left, reset }
     },
     holdings: [
       {
@@ -184,10 +181,9 @@ function sumsIn(row: Row): Omit<Sums, 'now'> {
 async function ending(checker: Checker, { size, now }: { size: number; now: number }): Promise<Held[]> {
   const rows = await ask(checker, 'ending grants', endingStatement, { clock: now, size, never: NEVER_MS })
   return rows.map((row) => {
-    const [key, own] = [String(mustHave(row['key'])), String(mustHave(row['row']))]
+    const { key, name = '' } = rowIn(String(mustHave(row['row'])))
     return {
-      key,
-      name: fromHex(own.slice(key.length + GRANT.length)) ?? '',
+      ...{ key, name },
       amount: exactNumber(row['granted']) - exactNumber(row['used']),
       since: exactNumber(row['made']),
       until: exactNumber(row['ends']),

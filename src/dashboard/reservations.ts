@@ -33,10 +33,8 @@ export function reservationActs(rows: KeyRows): readonly Act[] {
     const limiter = await rows.limiterOf?.(key)
     const each = await calledOn(rows.handle, key, { rate: 0, limiter })
     const named = { each, row: `${key}/${toHex(held)}`, hasPlan: false }
-    const { repeated } = await inRows([named]).settle(
-      { costs: { each: [actual] }, limiters: [limiter] },
-      undefined,
-    )
+    const settled = inRows([named])
+    const { repeated } = await settled({ costs: { each: [actual] }, limiters: [limiter] }, undefined)
     return repeated ? { now: 'That was done before, and is not done again.' } : {}
   }
   return [

@@ -59,6 +59,6 @@ async function settleByName(
   tx: TxOptions['tx'],
 ): Promise<SettledAll> {
   const limiters = requests.map(({ limiter }) => limiter)
-  const { settle } = inRows(await namedBy(calls, id, false))
+  const settle = inRows(await namedBy(calls, id, false))
   return await own(settle({ costs, limiters }, tx))
 }

@@ -22,15 +22,9 @@ export interface Named {
   readonly chargedIn?: ChargedIn
 }
 
-/** The estimates of calls under a name, and the calls that make their rows. */
-export interface Opening {
-  readonly named: readonly Named[]
-  readonly openings: readonly OpeningCall[]
-}
-
-/** The call that makes the row of an estimate. */
-export interface OpeningCall extends LimiterCall {
-  readonly call: Request
+/** An estimate that is charged under a name, and the call that makes its row. */
+export interface Opening extends Named {
+  readonly opening: LimiterCall & { readonly call: Request }
 }
 
 // The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
@@ -47,18 +41,18 @@ const rememberedBy = onceFor((_: Checker) => new Map<string, Opened>())
  * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
  */
 export function remember(
-  { named, openings }: Opening,
+  openings: readonly Opening[],
   answered: readonly Answered[],
   { joined, rowOf }: CombinedCalls,
   { looks }: Found,
 ): void {
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return
-  for (const [place, { each, row: key }] of named.entries()) {
+  for (const [place, { each, row: key, opening }] of openings.entries()) {
     // What each row of funds has paid is only in rows.
     const paid = isPaidByFunds(each) ? undefined : paidByLimit(each, answered[place] as Answered)
     if (!paid) continue
-    const row = found(rowOf, openings[place] as LimiterCall)
+    const row = found(rowOf, opening)
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))

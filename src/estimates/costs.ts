@@ -35,10 +35,8 @@ export interface SettledAll {
   readonly repeated?: true
 }
 
-/** What was reserved, and is settled once. */
-export interface Estimates {
-  settle(settling: Settling, tx: Database | undefined): Promise<SettledAll>
-}
+/** Settles what was reserved, once. */
+export type Settle = (settling: Settling, tx: Database | undefined) => Promise<SettledAll>
 
 /** The cost that the estimate at the place remembers. Of one cost each has the whole. */
 export function costAt(costs: Costs, place: number): number {

@@ -1,5 +1,4 @@
 import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
-import type { Allowed } from '../kernel/answers/results.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { type FoundCall, type FundedCall, type Funds, isFunded } from '../kernel/engine/funds.ts'
@@ -38,12 +37,11 @@ export interface Purse {
   readonly has: number
   /** The answer, by the decisions on its rows. */
   answer(decisions: readonly Decision[], status: ListStatus): Answered
-  /** What there was before, by the decisions on its rows. */
-  present(decisions: readonly Decision[]): Allowed
-  /** Whether the rows had enough when they were locked. */
-  hadEnough(decisions: readonly Decision[]): boolean
-  /** Whether it is worth trying again with what a later read has found. */
-  isWorse(decisions: readonly Decision[], later: Purse): boolean
+  /**
+   * What its rows had when they were locked, if that was too little. If a later read finds more, it is worth
+   * trying again. Less than anything if the call is never denied.
+   */
+  lacked(decisions: readonly Decision[]): number | undefined
 }
 
 /** How a call takes from funds. */
@@ -52,6 +50,8 @@ export interface FundsTaking {
   readonly rate: number
   /** The least that is worth taking. */
   readonly least: number
+  /** The rows that have paid, and get it back: the last one first. Default: those from which was taken last. */
+  readonly parts?: readonly PaidPart[] | undefined
   /** What happens if there is too little: it is denied, becomes a debt, or others of its group pay the rest. */
   readonly lacking: 'denied' | 'owed' | 'left to others'
   /** Whether it charges an estimate, or settles one. */
@@ -68,8 +68,6 @@ export interface PayingFunds extends Funds {
   take(taking: FundsTaking, tx: At): Promise<Purse>
   /** A look at a row that has paid. */
   payerOf(part: PaidPart): Request
-  /** Gives an amount back to the rows that have paid: to the last one first. */
-  giveBack(parts: readonly PaidPart[], amount: number, tx: At, as?: Estimating): Promise<Purse>
 }
 
 /** A call that funds pay. */

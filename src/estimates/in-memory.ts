@@ -2,13 +2,13 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { chargedIn } from './charged-in.ts'
-import { checkSettling, type Estimates } from './costs.ts'
+import { checkSettling, type Settle } from './costs.ts'
 import { refuseRepeated, SettledOnce } from './once.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
 /**
- * The estimates that calls have charged, by their answers.
+ * How estimates are settled that calls have charged, by their answers.
  *
  * @param tx The transaction in which they were charged.
  */
@@ -17,19 +17,17 @@ export async function inMemory(
   answered: readonly Answered[],
   tx: Database | undefined,
   isReserved = true,
-): Promise<Estimates> {
+): Promise<Settle> {
   // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
   const once = new SettledOnce(checker, await chargedIn(checker, tx))
   // Most costs of `spend` are never settled, so this is worked out for those that are.
   const charged = () => calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
-  return {
-    settle(settling, at) {
-      checkSettling(calls, settling)
-      return once.run(at, () => settle(charged(), settling, at))
-    },
+  return (settling, at) => {
+    checkSettling(calls, settling)
+    return once.run(at, () => settle(charged(), settling, at))
   }
 }
 
 /** What a call has charged whose id was used before: nothing. */
-export const OF_ANOTHER_CALL: Estimates = { settle: async () => refuseRepeated() }
+export const OF_ANOTHER_CALL: Settle = async () => refuseRepeated()

@@ -17,7 +17,7 @@ import { type Decision, lookAt, type Request, requestFor } from '../kernel/store
 import { stateIn } from '../shared/number-columns.ts'
 import { type Named, recall } from './charged.ts'
 import { checkCharged } from './charged-in.ts'
-import { type Costs, checkSettling, costAt, type Estimates, type SettledAll, type Settling } from './costs.ts'
+import { type Costs, checkSettling, costAt, type Settle, type SettledAll, type Settling } from './costs.ts'
 import { CLOSING, costOf, type Opened, openedIn } from './estimate-row.ts'
 import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
@@ -43,15 +43,13 @@ interface OpenRow extends LimiterCall {
   readonly isFound?: true
 }
 
-/** The estimates of a name. */
-export function inRows(named: readonly Named[]): Estimates {
+/** How the estimates of a name are settled. */
+export function inRows(named: readonly Named[]): Settle {
   const calls = named.map(({ each }) => each)
-  return {
-    settle(settling, tx) {
-      checkSettling(calls, settling)
-      const checkers = calls.map(({ checker }) => checker)
-      return withinTimeout(checkers, tx, (at) => settleNamed(named, settling, at))
-    },
+  return (settling, tx) => {
+    checkSettling(calls, settling)
+    const checkers = calls.map(({ checker }) => checker)
+    return withinTimeout(checkers, tx, (at) => settleNamed(named, settling, at))
   }
 }
 
@@ -131,7 +129,7 @@ async function repeated(
     )
   }
   const results = await inTurn(named, async ({ each }, place): Promise<Allowed> => {
-    if (isPaidByFunds(each)) return { ...(await each.funds.take(LOOK, tx)).present([]), repeated: true }
+    if (isPaidByFunds(each)) return (await each.funds.take(LOOK, tx)).answer([], 'repeated').answer as Allowed
     const { checker, call } = each
     const { rows, terms } = checker
     const limiter = limiters[place] ?? call.limiter

@@ -10,23 +10,23 @@ import type { Found } from '../kernel/lists/sending.ts'
 import { type CombinedCalls, usedIds } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { requestFor } from '../kernel/store/call.ts'
-import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
+import { type Named, type Opening, remember } from './charged.ts'
 import { chargedIn } from './charged-in.ts'
-import type { Estimates } from './costs.ts'
+import type { Settle } from './costs.ts'
 import { noting, opened as openedBy } from './estimate-row.ts'
 import { type FoundRow, isPaidByFunds } from './funds.ts'
 import { inRows, looksAt } from './in-rows.ts'
 import { keyOfName, keyOfShare, namesOf, shareCheckers } from './names.ts'
 import type { Naming } from './options.ts'
 import { sendCalls } from './send-calls.ts'
-import type { Payer } from './send-payers.ts'
+import type { NotesOfCalls, Payer } from './send-payers.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 
-/** The answers to calls that reserve under a name, and the estimates of the name. */
+/** The answers to calls that reserve under a name, and how the estimates of the name are settled. */
 interface NamedAnswers {
   readonly answered: Answered[]
-  readonly estimates: Estimates
+  readonly settle: Settle
 }
 
 /**
@@ -39,17 +39,17 @@ export async function chargeNamed(
   name: Naming,
   tx: Database | undefined,
 ): Promise<NamedAnswers> {
-  const opening = await openingOf(calls, name)
+  const openings = await openingsOf(calls, name)
   const charge = async () => {
-    const { answered, sent } = await sendCalls(calls, tx, (payers) => ({ notes: notesOf(opening, payers) }))
+    const { answered, sent } = await sendCalls(calls, tx, { notes: (payers) => notesOf(openings, payers) })
     const { asked, decisions } = sent
     checkNames(asked, decisions)
-    remember(opening, answered, asked, decisions)
+    remember(openings, answered, asked, decisions)
     return answered
   }
   const answered = await watched(calls, tx, charge, reportsOf)
   const isRepeated = answered.some(({ answer }) => answer.success && answer.repeated === true)
-  return { answered, estimates: await estimatesOf(opening, isRepeated, tx) }
+  return { answered, settle: await settleOf(openings, isRepeated, tx) }
 }
 
 /**
@@ -67,14 +67,14 @@ export function checkNames(asked: CombinedCalls, decisions: Found): void {
 }
 
 /**
- * The estimates of a call. Those of a repeated one were charged before: others see their rows, but the
- * transaction holds them. The rows of new ones are not there for others before it commits.
+ * How the estimates of a call are settled. Those of a repeated one were charged before: others see their rows,
+ * but the transaction holds them. The rows of new ones are not there for others before it commits.
  */
-export async function estimatesOf(
-  { named }: Opening,
+export async function settleOf(
+  named: readonly Named[],
   isRepeated: boolean,
   tx: Database | undefined,
-): Promise<Estimates> {
+): Promise<Settle> {
   if (!isRepeated) return inRows(named)
   const [{ each }] = named as readonly [Named]
   const charged = await chargedIn(each.checker, tx)
@@ -85,20 +85,20 @@ export async function estimatesOf(
  * @param isTogether Whether the limits pay one rate together. A limit without a row then notes its share.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
-export async function openingOf(
+export async function openingsOf(
   calls: readonly LimiterCall[],
   { id, expires }: Naming,
   isTogether = false,
-): Promise<Opening> {
+): Promise<readonly Opening[]> {
   const lengthMs = parseDuration(expires, 'expires')
   const named = await namedBy(calls, id, true)
-  const openings = named.map(({ each, row }): OpeningCall => {
-    const { checker, call } = each
-    const hasPlan = !isPaidByFunds(each) && call.limiter !== checker.terms.limiter
+  return named.map((own) => {
+    const { checker, call } = own.each
+    const hasPlan = !isPaidByFunds(own.each) && call.limiter !== checker.terms.limiter
     const opens = openedBy(lengthMs, call, hasPlan, isTogether)
-    return { checker: namesOf(checker).opener, call: requestFor(row, opens, 'take', 1) }
+    const opening = { checker: namesOf(checker).opener, call: requestFor(own.row, opens, 'take', 1) }
+    return { ...own, opening }
   })
-  return { named, openings }
 }
 
 /**
@@ -126,12 +126,9 @@ export async function namedBy(
 }
 
 /** The calls that open estimates and the shares in them, each with the calls whose payments it notes. */
-export function notesOf(
-  { openings }: Opening,
-  payers: readonly Payer[],
-): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
+export function notesOf(openings: readonly Opening[], payers: readonly Payer[]): NotesOfCalls {
   const notes = payers.flatMap(({ call, rows, purse }, place) => {
-    const own = openings[place] as OpeningCall
+    const { opening: own } = openings[place] as Opening
     const opening = purse?.rate === 0 && call.call.rate > 0 ? dryRunOf(own) : own
     // A debt gets nothing back.
     const sharing = purse ? rows.filter(({ pays }) => pays !== 'debt') : []
@@ -146,7 +143,7 @@ export function notesOf(
 }
 
 /** The call that opens an estimate that a dry run lets pass: its row notes that nothing was charged. */
-function dryRunOf({ checker, call }: OpeningCall): OpeningCall {
+function dryRunOf({ checker, call }: Opening['opening']): Opening['opening'] {
   return { checker, call: { ...call, limiter: noting(call.limiter, DRY_RUN) } }
 }
 

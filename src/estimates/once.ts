@@ -3,7 +3,7 @@ import type { Checker } from '../kernel/engine/checker.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { type ChargedIn, checkCharged } from './charged-in.ts'
-import { transactionId, wasRolledBack } from './transaction-status.ts'
+import { transactionId, transactionStatus } from './transaction-status.ts'
 
 /**
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
@@ -56,7 +56,7 @@ export class SettledOnce {
     if (before === 'open') return
     let isOpen = false
     try {
-      isOpen = await wasRolledBack(db, before.doneIn)
+      isOpen = (await transactionStatus(db, before.doneIn)) === 'aborted'
     } finally {
       if (!isOpen) this.#state = before
     }

@@ -44,7 +44,6 @@ export async function paidByFirst(
     decisions: { isDone: true, looks: new Map([[row, own]]) },
     status: 'charged',
     groups,
-    isOver: true,
     decisionsOf: (payer) => (payer === first ? [own] : []),
   }
 }

@@ -7,7 +7,7 @@ import { own } from '../kernel/errors.ts'
 import { answerEach } from '../kernel/lists/answer-one.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
-import type { Estimates } from './costs.ts'
+import type { Settle } from './costs.ts'
 import { estimateOf, namingOf } from './estimate.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import type { ReserveOptions } from './options.ts'
@@ -52,12 +52,11 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   const answered = named?.answered ?? [await answerEach(calls[0], options)]
   const [{ answer }] = answered as [Answered]
   if (!answer.success) return answer
-  const estimates =
-    named?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
-  return Object.assign(reservationOf(estimates), answer)
+  const settle = named?.settle ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
+  return Object.assign(reservationOf(settle), answer)
 }
 
-function reservationOf({ settle }: Estimates): Reservation {
+function reservationOf(settle: Settle): Reservation {
   const commit: Reservation['commit'] = async (actual, options = {}) => {
     checkOptions(options, CALLS.call)
     const { limiter, tx } = options

@@ -54,8 +54,8 @@ export async function reserveCalls<Request>(
   const answered = charged?.answered ?? (await own(decideAll(estimates, tx, [await idCall(once, estimates)])))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
-  const { settle } =
-    charged?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(estimates, answered, tx))
+  const settle =
+    charged?.settle ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(estimates, answered, tx))
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options, SETTLING.settleAll)
     const settled = settle({ costs: { each: actuals }, limiters: options.limiters }, options.tx)

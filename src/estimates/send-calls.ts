@@ -2,16 +2,15 @@ import { type Answered, grantedIn, letPass } from '../kernel/answers/answer.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import type { Funds } from '../kernel/engine/funds.ts'
-import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { answersIn } from '../kernel/lists/limit-all.ts'
 import { neededBy } from '../kernel/store/call.ts'
-import { isPaidByFunds, type PaidByFunds } from './funds.ts'
-import { ofEach, type Payer, plainCalls, type SentPayers, type SentWith } from './send-payers.ts'
+import type { PaidByFunds } from './funds.ts'
+import type { SentPayers, SentWith } from './send-payers.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Charges all calls of a list, or none. Some of them are paid by funds. */
 export const chargeAll: Funds['chargeAll'] = async (calls, tx, ids) =>
-  (await sendCalls(calls, tx, () => ({ ids }))).answered
+  (await sendCalls(calls, tx, { ids })).answered
 
 /** How calls were sent, and their answers. */
 interface SentCalls {
@@ -20,32 +19,26 @@ interface SentCalls {
 }
 
 /** Sends calls some of which may have rows that only a read can find. During an outage it throws. */
-export function sendCalls(
+export async function sendCalls(
   calls: readonly LimiterCall[],
   tx: At,
-  sentWithOf: (payers: readonly Payer[]) => SentWith,
+  sentWith: SentWith,
 ): Promise<SentCalls> {
-  if (!calls.some(isPaidByFunds)) return sendIn(calls, tx, sentWithOf)
-  const checkers = calls.map(({ checker }) => checker)
-  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, sentWithOf))
-}
-
-async function sendIn(
-  calls: readonly LimiterCall[],
-  at: At,
-  sentWithOf: (payers: readonly Payer[]) => SentWith,
-): Promise<SentCalls> {
-  const find = ({ funds, call, force }: PaidByFunds) => {
-    const as = call.reserved > 0 ? 'reserve' : undefined
-    return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
-  }
-  const sent = await withFunds(calls, find, at, sentWithOf)
-  const { payers } = sent
-  const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-  const answered = ofEach(payers, others, (purse, payer) =>
-    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.status)),
+  const sent = await withFunds(calls, takeFrom, tx, sentWith)
+  const { payers, asked, decisions, status } = sent
+  const plain = payers.flatMap(({ call, purse }) => (purse ? [] : [call]))
+  const others = answersIn({ ...asked, calls: plain }, decisions).values()
+  const answered = payers.map((payer) =>
+    payer.purse
+      ? fundedAnswer(payer.call, payer.purse.answer(sent.decisionsOf(payer), status))
+      : (others.next().value as Answered),
   )
   return { sent, answered }
+}
+
+function takeFrom({ funds, call, force }: PaidByFunds, at: At) {
+  const as = call.reserved > 0 ? 'reserve' : undefined
+  return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
 }
 
 /** The answer to a call that funds pay. */

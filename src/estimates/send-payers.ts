@@ -23,19 +23,19 @@ export interface SentPayers {
   readonly decisions: Found
   readonly status: ListStatus
   readonly groups: readonly Group[]
-  /** Whether the list was charged, or its id was used before. */
-  readonly isOver: boolean
   decisionsOf(payer: Payer): readonly Decision[]
 }
+
+export type NotesOfCalls = ReadonlyMap<LimiterCall, readonly LimiterCall[]>
 
 /** What is sent together with the rows of payers. */
 export interface SentWith {
   /** The calls that use up ids, or close estimates. */
   readonly ids?: readonly (LimiterCall | undefined)[] | undefined
-  /** The calls that open estimates, each with the calls whose payments it notes. */
-  readonly notes?: ReadonlyMap<LimiterCall, readonly LimiterCall[]> | undefined
+  /** The calls that open the estimates of payers, each with the calls whose payments it notes. */
+  readonly notes?: ((payers: readonly Payer[]) => NotesOfCalls) | undefined
   /** The rate that all rows pay together. Default: the rows of a call that funds pay share its rate. */
-  readonly shared?: Pick<Group, 'rate' | 'least'>
+  readonly shared?: Pick<Group, 'rate' | 'least'> | undefined
 }
 
 /** A call that only its own row pays, or no row. */
@@ -55,7 +55,6 @@ export async function sendPayers(payers: readonly Payer[], tx: At, sentWith: Sen
     decisions,
     status,
     groups,
-    isOver: status !== 'not charged',
     decisionsOf: ({ rows }): readonly Decision[] =>
       rows.flatMap((each) => {
         const row = rowOf.get(each)
@@ -76,10 +75,10 @@ export function listOfPayers(
 ): { readonly asked: CombinedCalls } & Pick<List, 'groups' | 'notes'> {
   // A call without rows stands for itself.
   const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
-  const opening = notes ? [...notes.keys()] : []
-  const shares = opening.filter(isFound)
-  const names = shares.length > 0 ? opening.filter((each) => !isFound(each)) : opening
-  const asked = askedOf(shares.length > 0 ? [...calls, ...shares] : calls, tx, ...ids, ...names)
+  const opening = [...(notes?.(payers) ?? NONE)]
+  const opened = opening.map(([each]) => each)
+  const names = opened.filter((each) => !isFound(each))
+  const asked = askedOf([...calls, ...opened.filter(isFound)], tx, ...ids, ...names)
   const groups = shared
     ? [
         groupOf(
@@ -91,30 +90,17 @@ export function listOfPayers(
     : groupsOf(payers, asked)
   const { rowOf } = asked
   const noted = opening.map(
-    (each) => [found(rowOf, each), (notes?.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
+    ([each, paying]) => [found(rowOf, each), paying.map((payer) => rowOf.get(payer))] as const,
   )
   return { asked, groups, notes: new Map(noted) }
 }
+
+const NONE: NotesOfCalls = new Map()
 
 /** What each payer has paid of the rate that they share. */
 export function paidByEach({ payers, groups, decisions }: SentPayers): readonly number[] {
   const shares = groups.flatMap((group) => paidIn(group, decisions.looks)).values()
   return payers.map(({ rows }) => rows.reduce((sum) => sum + (shares.next().value as number), 0))
-}
-
-/** One of each payer: of those that funds pay by the function, and of the others in their order. */
-export function ofEach<T>(
-  payers: readonly Payer[],
-  others: readonly T[],
-  funded: (purse: Purse, payer: Payer) => T,
-): T[] {
-  const rest = others.values()
-  return payers.map((payer) => (payer.purse ? funded(payer.purse, payer) : (rest.next().value as T)))
-}
-
-/** The calls that have one row each, their own. */
-export function plainCalls(payers: readonly Payer[]): LimiterCall[] {
-  return payers.flatMap(({ purse, call }) => (purse ? [] : [call]))
 }
 
 function groupsOf(payers: readonly Payer[], asked: CombinedCalls): Group[] {

@@ -49,12 +49,13 @@ export async function settleList(
   tx: At,
 ): Promise<SettledList | TooLate | undefined> {
   const calls = settled.map((each, place) => callFor(each, place, missing))
-  const find = (_: PaidByFunds, place: number) => purseFor(settled[place] as Settled, place, missing, tx)
-  const shared = missing ? { shared: { rate: missing.rate, least: missing.rate } } : {}
-  const sent = await withFunds(calls, find, tx, () => ({ ids: closings, ...shared }))
+  const find = (_: PaidByFunds, at: At, place: number) =>
+    purseFor(settled[place] as Settled, place, missing, at)
+  const shared = missing && { rate: missing.rate, least: missing.rate }
+  const sent = await withFunds(calls, find, tx, { ids: closings, shared })
   if (sent.status === 'repeated') return undefined
   const { payers } = sent
-  if (!sent.isOver)
+  if (sent.status === 'not charged')
     return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
   if (!missing) return { answers: payers.map((_, place) => answerAt(place, settled, sent)) }
   const shares = paidByEach(sent)
@@ -85,8 +86,7 @@ function purseFor(settled: Settled, place: number, missing: Missing | undefined,
   }
   const as = estimate.isReserved ? 'settle' : undefined
   const rate = differenceOf(settled)
-  if (rate > 0) return funds.take({ rate, least: rate, lacking: 'owed', as }, tx)
-  return funds.giveBack(estimate.parts, -rate, tx, as)
+  return funds.take({ rate, least: rate, lacking: 'owed', parts: estimate.parts, as }, tx)
 }
 
 function answerAt(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {

@@ -4,10 +4,10 @@ import { paidWith } from '../kernel/answers/outcome.ts'
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
+import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import type { Report } from '../kernel/engine/watch.ts'
-import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { own, RatelimitError } from '../kernel/errors.ts'
 import { found } from '../kernel/lists/enough.ts'
 import { idCall } from '../kernel/lists/ids.ts'
@@ -21,7 +21,7 @@ import { type Opening, remember } from './charged.ts'
 import { estimateOf, namingOf } from './estimate.ts'
 import type { PaidByFunds } from './funds.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
-import { checkNames, estimatesOf, notesOf, openingOf } from './named.ts'
+import { checkNames, notesOf, openingsOf, settleOf } from './named.ts'
 import type { Naming, SpendOptions } from './options.ts'
 import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
 import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
@@ -131,35 +131,29 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
   const name = namingOf(options)
-  const opening = name && (await openingFor(calls, name))
+  const openings = name && (await openingsFor(calls, name))
   const ids = once && [await idCall(once, calls)]
-  const checkers = calls.map(({ checker }) => checker)
-  const sent = await withinTimeout(checkers, tx, (at) => {
-    const as = opening && 'reserve'
-    const find = ({ funds }: PaidByFunds) =>
-      funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
-    const asked = opening?.named.map(({ each }) => each) ?? calls
-    return withFunds(asked, find, at, (own) => ({
-      ids,
-      notes: opening && notesOf(opening, own),
-      shared: { rate, least },
-    }))
-  })
-  if (opening) checkNames(sent.asked, sent.decisions)
-  return spentOf(sent, least, opening, tx)
+  const as = openings && 'reserve'
+  const find = ({ funds }: PaidByFunds, at: At) =>
+    funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
+  const asked = openings?.map(({ each }) => each) ?? calls
+  const notes = openings && ((payers: readonly Payer[]) => notesOf(openings, payers))
+  const sent = await withFunds(asked, find, tx, { ids, notes, shared: { rate, least } })
+  if (openings) checkNames(sent.asked, sent.decisions)
+  return spentOf(sent, least, openings, tx)
 }
 
 /** The estimates of a call with a name. */
-async function openingFor(calls: readonly LimiterCall[], name: Naming): Promise<Opening> {
+async function openingsFor(calls: readonly LimiterCall[], name: Naming): Promise<readonly Opening[]> {
   const unlimited = calls.filter(({ call }) => !call.limiter.stored)
   checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
-  return openingOf(calls.map(estimateOf), name, true)
+  return openingsOf(calls.map(estimateOf), name, true)
 }
 
 async function spentOf(
   sent: SentPayers,
   least: number,
-  opening: Opening | undefined,
+  openings: readonly Opening[] | undefined,
   tx: Database | undefined,
 ): Promise<Spent> {
   const { payers, asked, decisions, status } = sent
@@ -169,15 +163,14 @@ async function spentOf(
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
     const found = sent.decisionsOf(payer)
-    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: paidWith(0) }
-    if (payer.purse) return payer.purse.answer(found, status)
+    if (payer.purse) return payer.purse.answer(found, shares ? 'charged' : 'not charged')
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
   const results = answered.map(({ answer }) => answer)
-  if (opening && shares && !isRepeated) remember(opening, answered, asked, decisions)
+  if (openings && shares && !isRepeated) remember(openings, answered, asked, decisions)
   const doesNothing = async (given: SettleAllOptions = {}) => {
     checkOptions(given, SETTLING.settleAll)
     return { granted, results }
@@ -189,7 +182,7 @@ async function spentOf(
   }
   const calls = payers.map(({ call }) => call)
   const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
-  const { settle } = await (opening ? estimatesOf(opening, isRepeated, tx) : charged())
+  const settle = await (openings ? settleOf(openings, isRepeated, tx) : charged())
   const commit: PaidSpending['commit'] = async (actual, given = {}) => {
     checkOptions(given, SETTLING.commitSpent)
     const { tx: at, limiters, debt = 'last' } = given
@@ -199,7 +192,7 @@ async function spentOf(
     checkOptions(given, SETTLING.settleAll)
     return commit(0, given)
   }
-  const release = isRepeated && !opening ? doesNothing : givesBack
+  const release = isRepeated && !openings ? doesNothing : givesBack
   const spent = { granted, results, success: true, retryAfter: 0, commit, release } as const
   return isRepeated ? { ...spent, repeated: true } : spent
 }

@@ -29,15 +29,3 @@ export async function transactionStatus(db: Database, id: string): Promise<strin
   const found = row?.['status']
   return typeof found === 'string' ? found : undefined
 }
-
-/**
- * Whether the transaction was rolled back. If not, it is still running or was committed, or it is so old that
- * Postgres has forgotten it.
- *
- * @throws RatelimitError for each error of the database or the driver.
- */
-export async function wasRolledBack(db: Database, id: string): Promise<boolean> {
-  const status = sql`select pg_catalog.pg_xact_status(${id}::text::xid8) as status`
-  const [row] = await uncharged(execute(db, status))
-  return row?.['status'] === 'aborted'
-}

@@ -1,10 +1,12 @@
 import { untilDone } from '../kernel/database/retry.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { tableNameOf } from '../kernel/store/empty-rows.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import { isPaidByFunds, type PaidByFunds, type Purse } from './funds.ts'
+import { inTurn } from './in-turn.ts'
 import { paidByFirst } from './paid-by-first.ts'
 import {
   byItself,
@@ -17,49 +19,48 @@ import {
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
 
+/** Finds the rows of a call at a place of a list. */
+type Find = (call: PaidByFunds, at: At, place: number) => Promise<Purse>
+
 /**
  * Finds the rows of the calls and sends them as a list. If it is denied because others have taken from the rows
  * meanwhile, the rows are found again.
  *
- * @param find Finds the rows of a call. Not called for calls with one row.
+ * @param find Not called for calls with one row.
  * @throws RatelimitError before any SQL `INVALID_OPTION`, `INVALID_RATE` for what does not go together.
  */
 export function withFunds(
   calls: readonly LimiterCall[],
-  find: (call: PaidByFunds, place: number) => Promise<Purse>,
+  find: Find,
   tx: At,
-  sentWithOf: (payers: readonly Payer[]) => SentWith,
+  sentWith: SentWith,
 ): Promise<SentPayers> {
-  if (calls.some(isPaidByFunds)) return sendFound(calls, find, tx, sentWithOf)
-  const alone = calls.map(byItself)
-  return sendPayers(alone, tx, sentWithOf(alone))
+  if (!calls.some(isPaidByFunds)) return sendPayers(calls.map(byItself), tx, sentWith)
+  const checkers = calls.map(({ checker }) => checker)
+  return withinTimeout(checkers, tx, (at) => sendFound(calls, find, at, sentWith))
 }
 
 async function sendFound(
-  ...[calls, find, tx, sentWithOf]: Parameters<typeof withFunds>
+  calls: readonly LimiterCall[],
+  find: Find,
+  at: At,
+  sentWith: SentWith,
 ): Promise<SentPayers> {
-  const alone = calls.map(byItself)
   checkDifferent(calls)
-  const sentWith = sentWithOf(alone)
-  const { asked, groups } = listOfPayers(alone, tx, sentWith)
+  const { asked, groups } = listOfPayers(calls.map(byItself), at, sentWith)
   const [{ checker }] = calls as readonly [LimiterCall]
-  let payers = await findAll(calls, find)
-  const paid = await paidByFirst(payers, sentWith, { asked, groups }, tx)
+  let payers = await findAll(calls, find, at)
+  const paid = await paidByFirst(payers, sentWith, { asked, groups }, at)
   if (paid) return paid
   return untilDone('took from the credits', async () => {
     const own = payers
-    const sent = await attempt(checker, tx, (at) => sendPayers(own, at, sentWithOf(own)))
-    if (sent.isOver) return sent
-    const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
-    if (lacking.length === 0) return sent
-    const later = await findAll(calls, find)
-    const isWorse = (payer: Payer) => {
-      const now = later[payers.indexOf(payer)]?.purse
-      return now !== undefined && payer.purse?.isWorse(sent.decisionsOf(payer), now) === true
-    }
-    if (!lacking.every(isWorse)) return sent
-    payers = later
-    return undefined
+    const sent = await attempt(checker, at, (tx) => sendPayers(own, tx, sentWith))
+    if (sent.status !== 'not charged') return sent
+    const lacked = own.map((payer) => payer.purse?.lacked(sent.decisionsOf(payer)))
+    if (lacked.every((had) => had === undefined)) return sent
+    payers = await findAll(calls, find, at)
+    const hasMore = lacked.every((had, place) => had === undefined || had < (payers[place]?.purse?.has ?? 0))
+    return hasMore ? undefined : sent
   })
 }
 
@@ -72,16 +73,11 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
 }
 
 /** One after the other, because in a transaction a connection runs one statement at a time. */
-async function findAll(
-  calls: readonly LimiterCall[],
-  find: (call: PaidByFunds, place: number) => Promise<Purse>,
-): Promise<Payer[]> {
-  const payers: Payer[] = []
-  for (const [place, call] of calls.entries()) {
-    const purse = isPaidByFunds(call) ? await find(call, place) : undefined
-    payers.push(purse ? { call, rows: purse.rows, purse } : byItself(call))
-  }
-  return payers
+async function findAll(calls: readonly LimiterCall[], find: Find, at: At): Promise<Payer[]> {
+  return inTurn(calls, async (call, place) => {
+    const purse = isPaidByFunds(call) ? await find(call, at, place) : undefined
+    return purse ? { call, rows: purse.rows, purse } : byItself(call)
+  })
 }
 
 /**
@@ -95,7 +91,7 @@ function attempt(checker: Checker, tx: At, send: (tx: At) => Promise<SentPayers>
     ? inTransactionIf(
         joined,
         ({ db }) => send(db),
-        ({ isOver }) => isOver,
+        ({ status }) => status !== 'not charged',
       )
     : send(tx)
 }

@@ -79,7 +79,6 @@ export function endingStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const rows = builder
     .select({
-      key: ofGrant(table.key).as('key'),
       row: sql`${table.key}`.as('row'),
       granted: exact(fromColumn('prevCount', table.prevCount)).as('granted'),
       used: exact(fromColumn('count', table.count)).as('used'),
