@@ -8,7 +8,6 @@ import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
 import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
-import { publishError } from '../kernel/engine/watch.ts'
 import { shortestTimeoutOf } from '../kernel/engine/within-timeout.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
@@ -21,8 +20,7 @@ import { checkSignal, type Patience, untilAllowed } from '../shared/until-allowe
 import { type Attempt, attemptOf } from './attempt.ts'
 import { checkWithin } from './check-within.ts'
 import { isPaidByFunds } from './funds.ts'
-import { settle } from './settle.ts'
-import { chargedBy } from './settlement.ts'
+import { giveBackUnread } from './give-back.ts'
 
 /**
  * Waits until one call is allowed, or until the time is over. The time also ends a check that is under way, and
@@ -38,10 +36,10 @@ export async function waitForOne(
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   checkWait('blockUntilReady', [each], signal)
-  const ids = [await idCall(once, [each])]
-  const isList = once !== undefined || isPaidByFunds(each)
+  const id = await idCall(once, [each])
+  const isList = id || isPaidByFunds(each)
   const [answered] = await waitFor([each], { timeoutMs, signal }, (leftMs, denial) =>
-    isList ? attemptWithin(leftMs, denial, [each], ids, signal) : checkWithin(leftMs, denial, each, signal),
+    isList ? attemptWithin(leftMs, denial, [each], id, signal) : checkWithin(leftMs, denial, each, signal),
   )
   return (answered as Answered).answer
 }
@@ -61,9 +59,9 @@ export async function waitForAll<Request extends Requested>(
   const timeoutMs = parseDuration(wait, 'wait', 0)
   const calls = await callsOf(requests)
   checkWait('limitAll with wait', calls, signal, tx)
-  const ids = [await idCall(once, calls)]
+  const id = await idCall(once, calls)
   const waiting = waitFor(calls, { timeoutMs, signal }, (leftMs, denial) =>
-    attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, ids, signal),
+    attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, id, signal),
   )
   return combined(requests, await own(waiting))
 }
@@ -98,96 +96,67 @@ function waitFor(
   return watched(calls, undefined, waiting, reportsOf)
 }
 
-/** A check, or the last denial if the wait is over first and what the check charges is given back. */
+/**
+ * A check, or the last denial if the wait is over first. Then the `timeout` of the limiters ends the check no
+ * more: what it charges late is given back, unless it has used an id.
+ */
 async function attemptWithin(
   endsInMs: number,
   denial: Attempt | undefined,
   calls: readonly LimiterCall[],
-  ids: readonly (LimiterCall | undefined)[],
+  id: LimiterCall | undefined,
   signal: AbortSignal | undefined,
 ): Promise<Attempt> {
-  const usesId = ids.some((id) => id !== undefined)
-  const found = await answersWithin(endsInMs, calls, ids, signal)
-  if (!found && denial && !usesId) return denial
-  // It may have waited for its own keys, so `onError: 'allow'` does not let it pass.
-  return attemptOf(found ?? (await degraded(timedOut(true, true), calls)), usesId)
-}
-
-/**
- * The answers of a check, or undefined if the wait is over before they come. Then the `timeout` of the limiters
- * ends the check no more: what it charges late is given back, unless it has used an id.
- */
-async function answersWithin(
-  endsInMs: number,
-  calls: readonly LimiterCall[],
-  ids: readonly (LimiterCall | undefined)[],
-  signal: AbortSignal | undefined,
-): Promise<Answered[] | undefined> {
+  const [{ checker }] = calls as readonly [LimiterCall]
   const { bounds } = shortestTimeoutOf(calls.map(({ checker }) => checker)).alone
   const time = new CallTime(bounds?.time ?? new Timeout(Number.POSITIVE_INFINITY))
-  const answers = answerTogether(calls, time, ids).finally(() => time.stop())
-  const usesId = ids.some((id) => id !== undefined)
-  return unlessOver(answers, endsInMs, signal, (late) => {
-    if (!usesId) giveBackLate(calls, time, late)
+  const answers = answerTogether(calls, time, [id]).finally(() => time.stop())
+  const found = await unlessOver(answers, endsInMs, signal, () => {
+    if (id) return
+    time.stop()
+    const deadline = UNHURRIED.time.begin(time)
+    const late = answers.finally(() => deadline.stop())
+    checker.alone.goOn(
+      late.then(
+        (answered) => giveBackUnread(calls, answered),
+        () => {},
+      ),
+    )
   })
+  if (!found && denial && !id) return denial
+  // It may have waited for its own keys, so `onError: 'allow'` does not let it pass.
+  return attemptOf(found ?? (await degraded(timedOut(true, true), calls)), id !== undefined)
 }
 
 /**
- * The answers, or undefined if the time is over before they come. Rejects with the signal's reason if that
+ * The answers, or undefined if the wait is over before they come. Rejects with the signal's reason if that
  * aborts before.
  *
- * @param late Gets the answers if they come after that.
+ * @param onOver Called if the answers have not come by then.
  */
 function unlessOver<T>(
   answers: Promise<T>,
   endsInMs: number,
   signal: AbortSignal | undefined,
-  late: (answers: Promise<T>) => void,
+  onOver: () => void,
 ): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
-    let isDone = false
-    const once = (pass: () => void) => {
-      if (!isDone) pass()
-      isDone = true
-    }
-    const endWith = (pass: () => void) =>
-      once(() => {
-        late(answers)
-        pass()
-      })
-    const deadline = new Timeout(endsInMs).begin({ over: () => endWith(() => resolve(undefined)) })
-    const stopSignal = signal && whenAborted(signal, () => endWith(() => reject(signal.reason)))
-    const found = (pass: () => void) => {
-      once(pass)
+    const stop = () => {
       deadline.stop()
       stopSignal?.()
     }
-    answers.then(
-      (answered) => found(() => resolve(answered)),
-      (error) => found(() => reject(error)),
-    )
-  })
-}
-
-/** Gives back what calls charge whose answers nobody waits for. */
-function giveBackLate(calls: readonly LimiterCall[], time: CallTime, answers: Promise<Answered[]>): void {
-  const [{ checker }] = calls as readonly [LimiterCall]
-  time.stop()
-  const deadline = UNHURRIED.time.begin(time)
-  const givingBack = async () => {
-    const answered = await answers.finally(() => deadline.stop())
-    const charged = calls
-      .map((each, place) => chargedBy(each, answered[place] as Answered, false))
-      .filter(({ estimate }) => estimate.paid.rate > 0)
-    if (charged.length === 0) return
-    const settling = new CallTime(UNHURRIED.time)
-    try {
-      await settle(charged, { costs: { each: charged.map(() => 0) } }, settling)
-    } catch (error) {
-      for (const { each } of charged) publishError(each.checker, each.call, error)
-    } finally {
-      settling.stop()
+    const endWith = (pass: () => void) => () => {
+      stop()
+      onOver()
+      pass()
     }
-  }
-  checker.alone.goOn(givingBack().catch(() => {}))
+    const deadline = new Timeout(endsInMs).begin({ over: endWith(() => resolve(undefined)) })
+    const stopSignal =
+      signal &&
+      whenAborted(
+        signal,
+        endWith(() => reject(signal.reason)),
+      )
+    answers.finally(stop).then(resolve, reject)
+  })
 }

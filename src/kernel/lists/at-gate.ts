@@ -1,7 +1,7 @@
 import { type Answered, AnswerTo } from '../answers/answer.ts'
 import { capacityOf } from '../answers/capacity.ts'
 import { isRequest, paidWith } from '../answers/outcome.ts'
-import type { At } from '../engine/bounds.ts'
+import type { At, Bounds } from '../engine/bounds.ts'
 import type { Checker } from '../engine/checker.ts'
 import { type Blocked, denialAtGate } from '../engine/gate.ts'
 import { degraded } from '../engine/layers.ts'
@@ -23,23 +23,27 @@ export async function answerAtGate(owner: Checker, call: Call, tx: At): Promise<
 }
 
 async function answerIn(owner: Checker, call: Call, at: At): Promise<Answered> {
-  const blocked = await denialAtGate(owner, call, at)
-  const denied = blocked && (await denialBehind(blocked, owner, call, at))
+  const denied = await denialAt(owner, call, at)
   if (denied) return { answer: denied, paid: paidWith(0) }
   return new AnswerTo(await owner.decide(call, at), owner.terms.reporting)
 }
 
-/** The denial, which is longer if the limit has too little then. Undefined if the block has ended by now. */
-async function denialBehind(
-  blocked: Blocked,
+/**
+ * The denial of a call whose key is blocked, which is longer if the limit has too little at the end of the
+ * block. Undefined if the call may pass.
+ */
+export async function denialAt(
   owner: Checker,
   call: Call,
   at: At,
+  bounds?: Bounds,
 ): Promise<Blocked | undefined> {
+  const blocked = await denialAtGate(owner, call, at, bounds)
   // Without a row, only the clock of this machine would tell the time.
-  if (!isRequest(call)) return blocked
+  if (!blocked || !isRequest(call)) return blocked
+  bounds?.signal?.throwIfAborted()
   const { limiter } = call
-  const { decision } = await owner.decide({ ...call, rate: 0, purpose: 'look' }, at)
+  const { decision } = await owner.decide({ ...call, rate: 0, purpose: 'look' }, at, bounds)
   if (blocked.blockedUntil <= decision.now) return undefined
   const reset = Math.max(blocked.blockedUntil, whenAvailable(limiter, decision, neededBy(call)))
   return { ...blocked, limit: capacityOf(limiter, decision), reset, retryAfter: reset - decision.now }

@@ -176,6 +176,21 @@ describe('with an id', () => {
   })
 })
 
+test('does not wait for the end of a block after which the limit has too little', async () => {
+  const limiter = Ratelimit.fixedWindow(1, '1h')
+  const ratelimit = new Ratelimit({
+    ...{ db: counting(database.db), limiter, prefix: 'blocked and used up', clock, cleanupProbability: 0 },
+    use: [blocks()],
+  })
+  await ratelimit.limit('key')
+  await block(ratelimit, 'key', '30s')
+  const before = performance.now()
+  const denied = await ratelimit.blockUntilReady('key', '1m')
+  expect(denied).toEqual(await ratelimit.limit('key'))
+  expect(denied).toMatchObject({ success: false, limit: 1, retryAfter: 3_600_000 })
+  expect(performance.now()).toBe(before)
+})
+
 test.runIf(hasServer())('holds no connection while it waits', async () => {
   const { db } = database.connect(1)
   vi.useRealTimers()
