@@ -14,8 +14,12 @@ export function lastFirst(paid: readonly number[], amount: number): readonly num
   return returned.toReversed()
 }
 
-/** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */
-export function msUntilEnough(sources: readonly Source[], rate: number): number {
+/**
+ * Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never.
+ *
+ * @param blockedUntil Unix milliseconds until which nothing can be taken. 0 if something can be taken now.
+ */
+export function msUntilEnough(sources: readonly Source[], rate: number, blockedUntil: number): number {
   const isWhole = givesWholes(sources)
   const has = (time: number) => {
     const then = sources.map((source) => ({ ...source, snapshot: { ...source.snapshot, now: time } }))
@@ -23,16 +27,18 @@ export function msUntilEnough(sources: readonly Source[], rate: number): number 
     return left.reduce((sum, each) => sum + each, TOLERANCE + Math.max(leftBeyondDebt(then), 0)) >= rate
   }
   const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
+  const from = Math.max(now, blockedUntil)
   const wholeAt = sources.map(({ call: { limiter }, snapshot }) =>
     whenAvailable(limiter, snapshot, mostIn(limiter, snapshot)),
   )
-  const last = Math.max(now, ...wholeAt.filter(Number.isFinite))
+  const last = Math.max(from, ...wholeAt.filter(Number.isFinite))
   const ends = sources.flatMap(({ endsAt }) => (endsAt !== undefined && endsAt < last ? [endsAt] : []))
   // What they have together grows, except where one of them ends.
   const highs = [...ends.toSorted((one, other) => one - other).map((end) => end - 1), last]
-  const first = highs.find((time) => time >= now && has(time))
+  const first = highs.find((time) => time >= from && has(time))
   if (first === undefined) return Number.POSITIVE_INFINITY
-  let [low, high] = [Math.max(now, ...highs.filter((time) => time < first)), first]
+  if (has(from)) return from - now
+  let [low, high] = [Math.max(from, ...highs.filter((time) => time < first)), first]
   while (high - low > 1) {
     const middle = low + Math.floor((high - low) / 2)
     if (has(middle)) high = middle

@@ -9,12 +9,10 @@ import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import type { Report } from '../kernel/engine/watch.ts'
 import { own, RatelimitError } from '../kernel/errors.ts'
-import { found } from '../kernel/lists/enough.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { shareOf } from '../kernel/lists/parts.ts'
-import type { Found } from '../kernel/lists/sending.ts'
 import type { Source } from '../kernel/lists/shares.ts'
-import { blockedUntil, type CombinedCalls, withoutRow } from '../kernel/lists/together.ts'
+import { blockedUntil, withoutRow } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import { type Opening, remember } from './charged.ts'
@@ -177,7 +175,8 @@ async function spentOf(
   }
   if (!shares && !isRepeated) {
     const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
-    const retryAfter = Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
+    const blocks = asked.calls.map((each) => blockedUntil(asked, decisions, each) ?? 0)
+    const retryAfter = msUntilEnough(sources, least, Math.max(...blocks))
     return { granted, results, success: false, retryAfter, release: doesNothing }
   }
   const calls = payers.map(({ call }) => call)
@@ -219,13 +218,4 @@ function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
   return rows.map(({ call: own, pays, endsAt }, place) => {
     return { call: own, snapshot: decisions[place] as Decision, pays, endsAt }
   })
-}
-
-/** Milliseconds until none of the keys is blocked. 0 if none is. */
-function msBlocked(asked: CombinedCalls, decisions: Found): number {
-  const blocks = asked.calls.map((each) => {
-    const until = blockedUntil(asked, decisions, each)
-    return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now
-  })
-  return Math.max(0, ...blocks)
 }

@@ -159,6 +159,23 @@ describe('while a key is blocked', () => {
     expect(await spend(both, { rate: 6 })).toMatchObject({ success: true, granted: [4, 2] })
   })
 
+  test('retryAfter of spend does not count credits that end before the block does', async () => {
+    const ratelimit = blocking()
+    const common = { db: database.db, clock: clock.now, cleanupProbability: 0 }
+    const credits = new Credits({ ...common, prefix: `blocks ${prefixes++}`, dated: true })
+    await ratelimit.limit('ada', { rate: 3 })
+    await credits.grant('ada', 3, { id: 'promo', expires: '1h' })
+    await block(ratelimit, 'ada', '2h')
+    const both = [
+      { ratelimit, key: 'ada' },
+      { ratelimit: credits, key: 'ada' },
+    ]
+    expect(await spend(both, { rate: 5 })).toMatchObject({ success: false, retryAfter: 24 * HOUR })
+    expect(await spend(both, { rate: 2 })).toMatchObject({ success: false, retryAfter: 2 * HOUR })
+    clock.advance(24 * HOUR)
+    expect(await spend(both, { rate: 5 })).toMatchObject({ success: true })
+  })
+
   test('retryAfter is that of the limit if it is longer', async () => {
     const ratelimit = blocking()
     await ratelimit.limit('ada', { rate: 5 })
