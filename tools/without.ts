@@ -5,10 +5,11 @@ import { basename, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { WINGS } from '../test/support/wings.ts'
 import { removeWing } from './remove-wing.ts'
+import { sourcesWithout } from './sources-without.ts'
 
 // `npm run without -- schedule` removes a wing from a copy of the repository, and says whether the types are
 // right there and the tests of the rest pass: some, or with `--whole` all of `npm test`. `--sources` is
-// quick: it looks at the types of src only.
+// quick: it looks at the types of src only, without the wing, or without each in turn if none is named.
 
 const NOT_COPIED = ['node_modules', '.git', 'dist']
 
@@ -30,7 +31,6 @@ const { values, positionals } = parseArgs({
 })
 
 async function isWhole(folder: string): Promise<boolean> {
-  if (values.sources) return succeeds(folder, [...COMPILER, '-p', 'tsconfig.build.json'])
   return (await succeeds(folder, COMPILER)) && succeeds(folder, [...TESTS, ...(values.whole ? TEXTS : FEW)])
 }
 
@@ -41,9 +41,15 @@ function succeeds(folder: string, args: readonly string[]): Promise<boolean> {
 
 async function run(name: string | undefined): Promise<boolean> {
   const wing = WINGS.find((each) => each === name)
-  if (wing === undefined) throw new Error(`Which wing? It is one of ${WINGS.join(', ')}.`)
+  const isOfEach = values.sources && name === undefined
+  if (!wing && !isOfEach) throw new Error(`Which wing? It is one of ${WINGS.join(', ')}.`)
   const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-without-'))
   try {
+    if (!wing || values.sources) {
+      const needed = await sourcesWithout(folder, wing ? [wing] : WINGS)
+      for (const each of needed) console.log(`The sources need ${each}.`)
+      return needed.length === 0
+    }
     await cp('.', folder, { recursive: true, filter: (path) => !NOT_COPIED.includes(basename(path)) })
     await symlink(resolve('node_modules'), join(folder, 'node_modules'))
     const { wings, entries, users } = await removeWing(folder, wing)
