@@ -121,7 +121,7 @@ async function finish(id: string, pages: number): Promise<void> {
 /** A timer calls it. It gives back the estimates of work that has not ended in time. */
 async function giveBackExpired(): Promise<void> {
   await db.transaction(async (tx) => {
-    const expired = await settleExpired(tx, { ratelimit: included, as: 'release', limiterOf: () => plan })
+    const expired = await settleExpired(included, { tx, as: 'release', limiterOf: () => plan })
     for (const { id, returned } of expired) say(`${id} has died: ${returned} pages come back`)
   })
 }

@@ -13,7 +13,6 @@ export type {
   CommitSpentOptions,
   ReservationName,
   SettleAllOptions,
-  SettleExpiredOptions,
   SettleOptions,
 } from '../estimates/settle-options.ts'
 export type { SettledSpending, Spent } from '../estimates/spend-from.ts'
@@ -38,5 +37,10 @@ export type {
 } from './requests.ts'
 export { reserveAll } from './reserve-all.ts'
 export { settle } from './settle.ts'
-export { type ExpiredReservation, settleExpired } from './settle-expired.ts'
+export {
+  type ExpiredReservation,
+  type SettleExpiredOptions,
+  type SettlePlansOptions,
+  settleExpired,
+} from './settle-expired.ts'
 export { spend } from './spend.ts'

@@ -1,25 +1,50 @@
 import { sql } from 'drizzle-orm'
+import type { AnyCredits } from '../any-credits.ts'
 import type { Named } from '../estimates/charged.ts'
 import { CLOSING, type Opened, openedIn } from '../estimates/estimate-row.ts'
 import { inTurn } from '../estimates/in-turn.ts'
 import { nameIn } from '../estimates/names.ts'
 import type { OpenReservation } from '../estimates/read-open.ts'
-import type { SettleExpiredOptions } from '../estimates/settle-options.ts'
-import * as SETTLING from '../estimates/settle-options.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
-import { checkOptions } from '../kernel/base/check-options.ts'
+import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { distinct } from '../kernel/database/rows.ts'
 import { execute, type Row } from '../kernel/database/run.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { calledOn, handleOf } from '../kernel/engine/handles.ts'
-import { wordOf } from '../kernel/options/checks.ts'
+import { checkFunction, wordOf } from '../kernel/options/checks.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import type { PlanOf } from '../shared/limiter-rows.ts'
 import { stateIn } from '../shared/number-columns.ts'
 import { lockExpired } from './lock-expired.ts'
+
+/** Options of `settleExpired`. */
+export interface SettleExpiredOptions {
+  /** Your transaction, in which you can also write down what is returned. */
+  readonly tx: Database
+  /** Whether the estimates are given back, or stay charged as costs. */
+  readonly as: 'release' | 'charge'
+  /** The most reservations to end. Default: `100`. */
+  readonly limit?: number
+}
+
+/** Options of `settleExpired`, for a `Ratelimit` with a limit for each key. */
+export interface SettlePlansOptions extends SettleExpiredOptions {
+  /**
+   * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. It is asked for
+   * one key after the other, so it may use the transaction. Without it, reservations that were made with a
+   * `limiter` are refused.
+   */
+  readonly limiterOf: PlanOf
+}
+
+const EXPIRED_NAMES: NamesOf<SettlePlansOptions> = {
+  ...{ tx: true, as: true, limit: checkAboveZero, limiterOf: checkFunction },
+}
 
 /** A reservation that `settleExpired` has ended. */
 export interface ExpiredReservation
@@ -41,8 +66,9 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
  *
  * A process that is late finds the reservation settled: `settle` with another cost throws `ALREADY_SETTLED`.
  *
+ * @param of The limiter, or the credits, whose reservations are ended.
  * @returns The ended reservations, in the order of their keys.
- * @throws RatelimitError before any SQL `INVALID_OPTION`, also outside of a transaction; then the errors of
+ * @throws RatelimitError before any SQL `INVALID_OPTION`, also without a transaction; then the errors of
  * `Ratelimit.settle`.
  *
  * @example
@@ -53,21 +79,27 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
  *
  * declare const credits: Credits
  * await db.transaction(async (tx) => {
- *   for (const { key, id, rate } of await settleExpired(tx, { ratelimit: credits, as: 'release' })) {
+ *   for (const { key, id, rate } of await settleExpired(credits, { tx, as: 'release' })) {
  *     console.log(key, id, rate) // notify the customer with `tx`
  *   }
  * })
  * ```
  */
-export async function settleExpired(
-  tx: Database,
+export function settleExpired(of: Ratelimit, options: SettlePlansOptions): Promise<ExpiredReservation[]>
+/** The same with one limit for all keys, or for credits. */
+export function settleExpired(
+  of: Ratelimit | AnyCredits,
   options: SettleExpiredOptions,
+): Promise<ExpiredReservation[]>
+export async function settleExpired(
+  of: Ratelimit | AnyCredits,
+  options: SettleExpiredOptions & Partial<SettlePlansOptions>,
 ): Promise<ExpiredReservation[]> {
-  checkOptions(options, SETTLING.settleExpired)
-  const { ratelimit, as, limit = 100, limiterOf } = options
-  checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
+  checkOptions(options, EXPIRED_NAMES)
+  const { tx, as, limit = 100, limiterOf } = options
+  checkOption(isTransaction(tx), 'settleExpired needs tx, a transaction of Drizzle.')
   checkEnding(as, 'as')
-  const handle = handleOf(ratelimit, 'ratelimit must be a limiter of this version of the package.')
+  const handle = handleOf(of, 'Give a Quota, a Ratelimit or Credits of this version of the package.')
   const { checker } = handle
   if (limiterOf !== undefined) checkTakesLimiter(checker.terms.limiter)
   const found = (await findFree(tx, checker, limit)).map((row) => ({
@@ -121,6 +153,10 @@ async function findFree(
   await execute(tx, sql`rollback to savepoint ratelimit_expired`)
   await execute(tx, sql`release savepoint ratelimit_expired`)
   return distinct(rows, 'key', size)
+}
+
+function checkAboveZero(value: unknown, name: string): void {
+  checkOption(Number.isSafeInteger(value) && Number(value) > 0, `${name} must be a whole number above 0.`)
 }
 
 interface FoundReservation {

@@ -199,7 +199,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     for (const key of keys) await quota.reserve(key, { rate: 3, id: 'job', expires: '1h' })
     const after = new Quota({ ...optionsOf(placed, AN_HOUR_LATER), limiter: monthly, durable: true })
     const ended = await outcomeOf(() =>
-      placed.db.transaction((tx) => settleExpired(tx, { ratelimit: after, as: 'release' })),
+      placed.db.transaction((tx) => settleExpired(after, { tx, as: 'release' })),
     )
     return [ended, await after.getRemainingAll(keys)]
   },

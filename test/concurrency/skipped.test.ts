@@ -180,7 +180,7 @@ test.each([1, 2])(
         for (const ratelimit of limits) {
           await db
             .transaction(async (tx) => {
-              await settleExpired(tx, { ratelimit, as: 'charge' })
+              await settleExpired(ratelimit, { tx, as: 'charge' })
               tx.rollback()
             })
             .catch(() => {})

@@ -38,7 +38,7 @@ if (job.what === 'reserve') {
 }
 await db.transaction(async (tx) => {
   if (job.what.startsWith('settle expired')) {
-    tell(await settleExpired(tx, { ratelimit, as: 'release' }))
+    tell(await settleExpired(ratelimit, { tx, as: 'release' }))
   } else {
     tell(await ratelimit.settle({ key: 'org', id: 'job' }, 30, { tx }))
   }

@@ -145,10 +145,7 @@ const ENTRIES: readonly Entry[] = [
   ['countDenials', (more) => countDenials(more)],
   ['dashboard', (more) => dashboard({ limiters: { ours: ours() }, ...viewed, ...more })],
   ['a limit of the dashboard', (more) => dashboard({ limiters: { ours: planned(more) }, ...viewed })],
-  [
-    'settleExpired',
-    (more) => inTransaction((tx) => settleExpired(tx, { ratelimit: ours(), as: 'release', ...more })),
-  ],
+  ['settleExpired', (more) => inTransaction((tx) => settleExpired(ours(), { tx, as: 'release', ...more }))],
   ['openReservations', (more) => openReservations(ours(), more)],
   ['closePeriods', (more) => inTransaction((tx) => closePeriods(ours(), { tx, ...more }))],
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],

@@ -24,7 +24,7 @@ import * as CALLS from '../../../src/kernel/options/call-table.ts'
 import { configNames } from '../../../src/kernel/options/settings.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
 import * as quota from '../../../src/quota/index.ts'
-import { closePeriods, prorate } from '../../../src/quota/index.ts'
+import { closePeriods, prorate, settleExpired } from '../../../src/quota/index.ts'
 import { Semaphore } from '../../../src/semaphore/index.ts'
 import { CONFIG as SEMAPHORE } from '../../../src/semaphore/options.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -253,6 +253,11 @@ describe('a value that the types forbid is refused', () => {
     ),
     ['countDenials options', (value) => countDenials(value)],
     ...eachOf('countDenials', ['every', 'top'], (options) => countDenials(options)),
+    ['settleExpired of', (value) => inTransaction((tx) => settleExpired(value, { tx, as: 'release' }))],
+    ['settleExpired options', (value) => settleExpired(ours(), value)],
+    ...eachOf('settleExpired', ['tx', 'as', 'limit', 'limiterOf'], (options) =>
+      inTransaction((tx) => settleExpired(ours(), { tx, as: 'release', ...options })),
+    ),
     ['closePeriods of', (value) => inTransaction((tx) => closePeriods(value, { tx }))],
     ['closePeriods options', (value) => closePeriods(ours(), value)],
     ...eachOf('closePeriods', ['tx', 'limit', 'after', 'grace', 'limiterOf'], (options) =>

@@ -124,7 +124,7 @@ test('settleExpired ends estimates of 0, and charges nothing', async () => {
   for (const as of ['release', 'charge'] as const) {
     await quota.reserve('key', { rate: 0, id: as, expires: '1h' })
     clock.advance(HOUR_MS + 1)
-    const ended = await database.db.transaction((tx) => settleExpired(tx, { ratelimit: quota, as }))
+    const ended = await database.db.transaction((tx) => settleExpired(quota, { tx, as }))
     expect(ended).toMatchObject([{ key: 'key', id: as, rate: 0 }])
     expect(await quota.settle({ key: 'key', id: as }, 0)).toMatchObject({ repeated: true, remaining: 10 })
   }

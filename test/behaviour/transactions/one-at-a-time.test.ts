@@ -53,8 +53,8 @@ test('lists, settlements and settleExpired send one statement at a time in a tra
     spend: (tx) => spend(all, { tx, rate: 50, ...NAMED, id: 'cost' }),
     settleSpent: (tx) => settle(all, 'cost', { actual: 300, tx }),
     'settleSpent again': (tx) => settle(all, 'cost', { actual: 300, tx }),
-    'settleExpired of a limit': (tx) => settleExpired(tx, { ratelimit: month, as: 'release' }),
-    'settleExpired of credits': (tx) => settleExpired(tx, { ratelimit: gifts, as: 'release' }),
+    'settleExpired of a limit': (tx) => settleExpired(month, { tx, as: 'release' }),
+    'settleExpired of credits': (tx) => settleExpired(gifts, { tx, as: 'release' }),
   }
   const counts: Record<string, number> = {}
   clock.advance(3_600_000)

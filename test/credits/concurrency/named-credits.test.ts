@@ -172,8 +172,8 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
           const options = { as: 'release', limit: 1 } as const
           await db.transaction((tx) =>
             place === 0
-              ? settleExpired(tx, { ratelimit: month, ...options })
-              : settleExpired(tx, { ratelimit: credits, ...options }),
+              ? settleExpired(month, { tx, ...options })
+              : settleExpired(credits, { tx, ...options }),
           )
         } else if (place < 4) {
           await credits.limit(key, { rate: 3, once: { id: `${place} ${i}`, for: '1d' } })
@@ -191,8 +191,8 @@ test('estimates, costs, grants, calls and settleExpired race: nothing is lost, a
     }),
   )
   const end = { as: 'release' } as const
-  await first.db.transaction((tx) => settleExpired(tx, { ratelimit: first.month, ...end }))
-  await first.db.transaction((tx) => settleExpired(tx, { ratelimit: first.credits, ...end }))
+  await first.db.transaction((tx) => settleExpired(first.month, { tx, ...end }))
+  await first.db.transaction((tx) => settleExpired(first.credits, { tx, ...end }))
   const kept = [...costs.values()].reduce((sum, each) => sum + each, 0)
   expect(costs.size).toBeGreaterThan(0)
   expect((await used('org 1')) + (await used('org 2'))).toBe(kept)

@@ -343,7 +343,7 @@ describe('settleExpired', () => {
     await mine.credits.reserve('org', { rate: 8, ...NAMED })
     await mine.credits.reserve('other', { rate: 0, id: 'none', expires: '1m' })
     clock.advance(600_000)
-    const end = () => database.db.transaction((tx) => settleExpired(tx, { ratelimit: theirs.credits, as }))
+    const end = () => database.db.transaction((tx) => settleExpired(theirs.credits, { tx, as }))
     expect(await end()).toMatchObject([
       { key: 'org', id: 'job', rate: 8, returned },
       { key: 'other', id: 'none', rate: 0, returned: 0 },
@@ -360,7 +360,7 @@ describe('settleExpired', () => {
     const limiterOf = () => Ratelimit.fixedWindow(10, '1h')
     const ended = database.db.transaction(async (tx) => {
       const { db, statements } = watch(tx)
-      const end = settleExpired(db, { ratelimit, as: 'release', limiterOf: limiterOf as never })
+      const end = settleExpired(ratelimit as never, { tx: db, as: 'release', limiterOf })
       await expect(end).rejects.toMatchObject({ code: 'INVALID_OPTION' })
       return statements
     })

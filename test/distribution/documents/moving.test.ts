@@ -104,7 +104,7 @@ describe('0.1', () => {
       semaphore: new Semaphore({ db, prefix: 'semaphore', limit: 1, lease: '30s' }),
     }
     const calls = codes(2).filter((code) => code.includes('(') && !isOption(code))
-    expect(calls).toHaveLength(13)
+    expect(calls).toHaveLength(14)
     for (const code of calls) {
       if (/settle.* actual: \d/.test(code)) await spend(requests, { rate: 9, id, expires: '1h' })
       if (code.includes('actual: [')) await reserveAll([{ ...requests[0], rate: 9 }], { id, expires: '1h' })

@@ -115,7 +115,7 @@ describe('its ES and its CommonJS modules in one process', async () => {
       success: true,
     })
     await expect
-      .poll(() => db.transaction((tx) => own.settleExpired(tx, { ratelimit, as: 'release' })))
+      .poll(() => db.transaction((tx) => own.settleExpired(ratelimit, { tx, as: 'release' })))
       .toMatchObject([{ id: 'lost', returned: 2 }])
     expect(await used()).toEqual([3, 3])
   })

@@ -428,11 +428,15 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await api.limit('org', { dated: true })
   const balance = new Credits({ db, prefix: 'balance' })
-  await settleExpired(db, { ratelimit: balance, as: 'release' })
-  await settleExpired(db, { ratelimit: api, as: 'release', limiterOf: () => limiter })
+  await settleExpired(balance, { tx: db, as: 'release' })
+  await settleExpired(api, { tx: db, as: 'release', limiterOf: () => limiter })
   // @ts-expect-error credits have no plans
-  await settleExpired(db, { ratelimit: balance, as: 'release', limiterOf: () => limiter })
-  // @ts-expect-error the same
+  await settleExpired(balance, { tx: db, as: 'release', limiterOf: () => limiter })
+  // @ts-expect-error it needs a transaction
+  await settleExpired(api, { as: 'release' })
+  // @ts-expect-error the limiter comes first
+  await settleExpired(db, { ratelimit: api, as: 'release' })
+  // @ts-expect-error credits have no plans
   await usage(balance, { limiterOf: () => limiter })
   const tx = db
   await closePeriods(api, { tx, limit: 5, after: 'a', grace: '1h' })

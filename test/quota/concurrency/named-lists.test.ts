@@ -93,7 +93,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
         const actual = (i * 17) % 70
         if (place < 2) {
           const ratelimit = place === 0 ? month : own
-          await db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release', limit: 1 }))
+          await db.transaction((tx) => settleExpired(ratelimit, { tx, as: 'release', limit: 1 }))
         } else if (place < 4) {
           await limitAll(of(key).map((each) => ({ ...each, rate: 0 })))
           await spend(of(key), { rate: 1, id: `more ${place} ${i}`, expires: '1h' })
@@ -106,7 +106,7 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
     }),
   )
   for (const ratelimit of [first.month, first.credits]) {
-    await first.db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release' }))
+    await first.db.transaction((tx) => settleExpired(ratelimit, { tx, as: 'release' }))
   }
   const kept = [...costs.values()].reduce((sum, each) => sum + each, 0)
   expect(costs.size).toBeGreaterThan(0)

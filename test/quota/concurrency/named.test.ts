@@ -192,7 +192,7 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
         for (;;) {
           const some = await db.transaction(async (tx) => {
             await own.grant('key 0', 1, { tx })
-            return settleExpired(tx, { ratelimit: own, as: 'release', limit: 7 })
+            return settleExpired(own, { tx, as: 'release', limit: 7 })
           })
           ended += some.length
           if (some.length === 0) break
@@ -225,7 +225,7 @@ test('settleExpired skips what an open transaction settles, and finds it after i
   const [db, other] = dbs as [Db, Db]
   for (const id of ['held', 'free']) await one.reserve(id, { rate: 10, id, expires: '1m' })
   clock.advance(60_000)
-  const end = () => other.transaction((tx) => settleExpired(tx, { ratelimit: two, as: 'release' }))
+  const end = () => other.transaction((tx) => settleExpired(two, { tx, as: 'release' }))
   const killed = db.transaction(async (tx) => {
     await one.settle({ key: 'held', id: 'held' }, 4, { tx })
     expect(await end()).toMatchObject([{ id: 'free' }])

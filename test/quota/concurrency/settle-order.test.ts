@@ -147,7 +147,7 @@ test('settleExpired of several keys', async () => {
   clock.advance(60_000)
   const ended = await interleaved(
     (tx) => one.limit('two', { tx }),
-    async () => dbs[1]?.transaction((tx) => settleExpired(tx, { ratelimit: other, as: 'release' })),
+    async () => dbs[1]?.transaction((tx) => settleExpired(other, { tx, as: 'release' })),
     // The cost is exact, so the name alone is locked.
     (tx) => one.settle({ key: 'one', id: 'job' }, 10, { tx }),
   )

@@ -5,7 +5,7 @@ import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import {
   openReservations,
   type QuotaConfig,
-  type SettleExpiredOptions,
+  type SettlePlansOptions,
   settleExpired,
 } from '../../../src/quota/index.ts'
 import { creditsOn } from '../../support/credits.ts'
@@ -23,8 +23,8 @@ function expiring(limiter: Limiter, options: Partial<QuotaConfig> = {}) {
   const { quota } = under
   const reserve = (key: string, id: string, rate: number, expires: number | string = '10m') =>
     quota.reserve(key, { rate, id, expires: expires as '10m' })
-  const end = (as: 'release' | 'charge', more: Partial<SettleExpiredOptions> = {}) =>
-    database.db.transaction((tx) => settleExpired(tx, { ratelimit: quota, as, ...more }))
+  const end = (as: 'release' | 'charge', more: Partial<SettlePlansOptions> = {}) =>
+    database.db.transaction((tx) => settleExpired(quota, { tx, as, ...more } as SettlePlansOptions))
   const list = (key?: string, limit = 100) => openReservations(quota, { key, limit })
   return { ...under, reserve, end, list }
 }
@@ -86,7 +86,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     clock.advance(10 * MINUTE_MS)
     const before = await quota.getRemaining('key')
     const undone = database.db.transaction(async (tx) => {
-      expect(await settleExpired(tx, { ratelimit: quota, as: 'release' })).toHaveLength(1)
+      expect(await settleExpired(quota, { tx, as: 'release' })).toHaveLength(1)
       throw UNDO
     })
     await expect(undone).rejects.toBe(UNDO)
@@ -198,7 +198,7 @@ test('an unlimited plan, a dry run and a balance', async () => {
   await credits.reserve('key', { rate: 100, id: 'job', expires: '10m' })
   clock.advance(HOUR_MS)
   for (const _ of [1, 2, 3]) {
-    await database.db.transaction((tx) => settleExpired(tx, { ratelimit: credits, as: 'release' }))
+    await database.db.transaction((tx) => settleExpired(credits, { tx, as: 'release' }))
   }
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 500 })
 })
@@ -227,21 +227,21 @@ test('what is refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
   const { quota, prefix } = quotaOn(database, TEN['fixed window'], { db })
   const end = (options: object) =>
-    db.transaction((tx) =>
-      settleExpired(tx, { ratelimit: quota, as: 'release', ...options } as SettleExpiredOptions),
-    )
+    db.transaction((tx) => settleExpired(quota, { tx, as: 'release', ...options } as SettlePlansOptions))
   const wrong = [
     { as: 'refund' },
     { as: undefined },
     { limit: 0 },
     { limit: 1.5 },
     { limiterOf: 7 },
-    { ratelimit: undefined },
-    { ratelimit: { prefix, limiter: TEN['fixed window'] } },
+    { tx: undefined },
     { prefix },
   ]
   for (const options of wrong) await expect(end(options)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
-  const outside = settleExpired(db, { ratelimit: quota, as: 'release' })
+  const rows = { prefix, limiter: TEN['fixed window'] } as never
+  const ofRows = db.transaction((tx) => settleExpired(rows, { tx, as: 'release' }))
+  await expect(ofRows).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  const outside = settleExpired(quota, { tx: db, as: 'release' })
   await expect(outside).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   const list = (options: object) => openReservations(quota, options)
   const listOf = (rows: object) => openReservations({ db, prefix, ...rows } as never)

@@ -156,7 +156,7 @@ describe('spend', () => {
     expect(open).toMatchObject([{ key: 'org', id: 'job', rate: 4 }])
     sources.clock.advance(HOUR_MS)
     const end = (ratelimit: Quota | Credits) =>
-      database.db.transaction((tx) => settleExpired(tx, { ratelimit, as: 'release' }))
+      database.db.transaction((tx) => settleExpired(ratelimit, { tx, as: 'release' }))
     expect(await end(credits)).toMatchObject([{ key: 'org', id: 'job', rate: 4, returned: 4 }])
     const late = settle(sources.theirs, 'job', { actual: 12 })
     await expect(late).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })

@@ -395,7 +395,7 @@ test.each<[string, Limiter, Limiter, Limiter, number]>([
   expect(late).not.toHaveProperty('correction')
   expect(late).toMatchObject({ returned: 0 })
   const ended = await database.db.transaction((tx) =>
-    settleExpired(tx, { ratelimit: other, as: 'release', limiterOf: () => present }),
+    settleExpired(other, { tx, as: 'release', limiterOf: () => present }),
   )
   expect(ended).toMatchObject([{ id: 'by time', returned: 0 }])
   expect(ended[0]).not.toHaveProperty('correction')

@@ -227,11 +227,11 @@ export const ACTS: Readonly<Record<string, Act>> = {
     return oneMore(on, used)
   },
   settleExpired: async (on, used) => {
-    const { quota: ratelimit, key, plan, advance, inTransaction } = on
-    await ratelimit.reserve(key, { rate: 1, id: 'job', expires: '1s', ...plan })
+    const { quota, key, plan, advance, inTransaction } = on
+    await quota.reserve(key, { rate: 1, id: 'job', expires: '1s', ...plan })
     advance(1000)
-    const options = { ratelimit, as: 'release', ...(plan.limiter ? { limiterOf: () => plan.limiter } : {}) }
-    expect(await inTransaction((tx) => settleExpired(tx, options as Untyped))).toHaveLength(1)
+    const options = { as: 'release', ...(plan.limiter ? { limiterOf: () => plan.limiter } : {}) }
+    expect(await inTransaction((tx) => settleExpired(quota, { tx, ...options } as Untyped))).toHaveLength(1)
     return used
   },
   changePlan: async ({ quota, key, config, plan }, used) => {

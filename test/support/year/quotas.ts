@@ -224,7 +224,7 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
       for (let found = 1; found > 0; ) {
         const as = random() < 0.5 ? 'release' : 'charge'
         await world.commits(async (tx, saw) => {
-          const ended = await settleExpired(tx, { ratelimit: quota, as, limit: 20, limiterOf })
+          const ended = await settleExpired(quota, { tx, as, limit: 20, limiterOf })
           found = ended.length
           for (const { id, key, rate, ...answer } of ended) {
             const { at } = abandoned.get(id) as Open
