@@ -105,14 +105,14 @@ export function grantOfAnyAge(keepMs: number): StoredLimiter {
 }
 
 /** The limit of the row of a grant that was made then: a younger one with the same id gets nothing back. */
-export function limiterOfAge({ params, signature }: StoredLimiter, madeMs: number): StoredLimiter {
+export function limiterOfAge({ params }: StoredLimiter, madeMs: number): StoredLimiter {
   const { keepMs = 0 } = params
-  return { ...limiterWith(keepMs, KNOWN, { madeMs }), form: signature }
+  return limiterWith(keepMs, KNOWN, { madeMs })
 }
 
 let lastGrant = 0
 
-/** The limit of a new grant's row. Such calls share no statement, which would add up their amounts. */
+/** The limit of a new grant's row. No two such calls are equal, because their amounts would be added up. */
 export function newGrant({ params }: StoredLimiter, terms: Terms): StoredLimiter {
   const { keepMs = 0 } = params
   return limiterWith(keepMs, terms, { name: String(++lastGrant) })

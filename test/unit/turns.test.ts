@@ -43,7 +43,7 @@ function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[
 }
 
 function list(name: string, rows: readonly string[], shares?: readonly (number | undefined)[]): Named {
-  return { name, rows, kind: 'kind', shares: shares ?? rows.map(() => undefined) }
+  return { name, rows, kind: 'kind', shares: rows.map((_, place) => shares?.[place]?.toString()) }
 }
 
 /** Promises have run. */

@@ -297,8 +297,6 @@ export interface StoredLimiter extends Rules, Described {
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
   readonly signature: string
-  /** Equal for limiters whose lists can share a statement. Default: the signature. */
-  readonly form?: string
   /** Equal for two limiters that can continue each other's rows. */
   readonly rows: string
   /** For calendar windows: the period that holds a time. Its start and end are parameters too. */

@@ -2,14 +2,14 @@ import { type Connection, type Sending, telling } from '../database/connection.t
 import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
-import type { Params } from '../limits/algorithm.ts'
 import { numberArray, textArray } from '../sql/calls.ts'
 import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
 import { listsStatement, sentByEach } from '../sql/lists.ts'
+import { type CallNumbers, numbersOf } from '../store/numbers.ts'
 import { foundIn, nameOfGroups, payersIn, runLists, sentOfGroups, shapesOf } from './list.ts'
 import { isRecorded, recording } from './send-list.ts'
 import type { Found, RowRequest } from './sending.ts'
-import { nameOfShape, numberIn, paramsFor, sharedValuesOf } from './shape.ts'
+import { nameOfShape, numberIn, periodOf, sharedValuesOf } from './shape.ts'
 import type { SharedList } from './shared-list.ts'
 
 /** Charges lists of one kind. Returns the rows of those lists whose rows all exist and are free. */
@@ -23,14 +23,18 @@ export async function askLists(
   const { rows, commit, groups } = first
   const shapes = insertsIfMissing ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
   const payers = payersIn(groups, rows)
-  const params = rows.map((row) => paramsFor(row, undefined))
+  const limits = rows.map((row, place) => {
+    const own = lists.map(({ list }) => list.rows[place] as RowRequest)
+    return numbersOf(own, ({ limiter }) => limiter, periodOf(row))
+  })
   const values: Record<string, Value> = {}
   const sent = lists.map(({ list }) => sentOfGroups(list.groups))
   for (const [place, [name]] of sentOfGroups(groups).entries())
     values[name] = numberArray(sent.map((own) => mustHave(own[place])[1]))
   for (const [place, row] of rows.entries()) {
     const shape = shapes[place] as ListRow
-    for (const [name, value] of sharedValuesOf(row, params[place] as Params))
+    const { params, differing } = limits[place] as CallNumbers
+    for (const [name, value] of [...sharedValuesOf(row, params), ...differing])
       values[`${place}.${name}`] = value
     const own = lists.map(({ list }) => list.rows[place] as RowRequest)
     const each = sentByEach(shape, isCommon[place] === true)
@@ -41,12 +45,14 @@ export async function askLists(
     }
   }
   for (const { list } of lists) list.onSend(true, false, sending)
+  const differing = limits.map((each) => each.differing.map(([name]) => name))
   const source = {
-    name: `lists ${commit} ${isCommon.map(Number).join('')} ${nameOfGroups(payers)} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
-    build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
+    name: `lists ${commit} ${isCommon.map(Number).join('')} ${nameOfGroups(payers)} ${rows.map((row, place) => `${nameOfShape(row, shapes[place] as ListRow)} ${differing[place]}`).join()}`,
+    build: (guarded: boolean) =>
+      listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon, differing }),
   }
   const run = async (connection: Connection) =>
-    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, params)
+    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, limits)
   const own = { ...first, connection: telling(first.connection, sending) }
   if (!isRecorded(own)) return run(own.connection)
   return (await recording()).recordLists(own, run, (founds) =>
@@ -61,7 +67,7 @@ function foundInAll(
   answer: readonly Row[],
   lists: readonly SharedList[],
   shapes: readonly ListRow[],
-  params: readonly Params[],
+  limits: readonly CallNumbers[],
 ): readonly (Found | undefined)[] {
   const founds: (Found | undefined)[] = new Array(lists.length)
   for (const row of answer) {
@@ -69,6 +75,7 @@ function foundInAll(
     if (place === null) continue
     const index = Number(place) - 1
     if (founds[index]) throw notAsExpected(TWO_ROWS)
+    const params = limits.map((each) => each.each?.[index] ?? each.params)
     founds[index] = foundIn(row, mustHave(lists[index]).list.rows, shapes, params)
   }
   return founds

@@ -5,7 +5,7 @@ import { type Row, run, runOnce } from '../database/run.ts'
 import { kept, type Statement, type Statements, type Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import type { Params } from '../limits/algorithm.ts'
-import { appliesAt } from '../limits/limiter.ts'
+import { appliesAt, paramsAt } from '../limits/limiter.ts'
 import { compareText } from '../sql/calls.ts'
 import { listStatement } from '../sql/list.ts'
 import { type ListRow, type Pays, sentNumbersOf } from '../sql/list-row.ts'
@@ -22,7 +22,7 @@ import {
   isPlain,
   nameOfShape,
   numberIn,
-  paramsFor,
+  periodOf,
   shapeOf,
   sharedValuesOf,
 } from './shape.ts'
@@ -52,7 +52,7 @@ export async function askList(list: List, how: How, makesMissing = false): Promi
   const groups = how === 'looks' ? [] : list.groups
   const payers = payersIn(groups, rows)
   const shapes = shapesOf({ ...list, groups }, how, makesMissing ? () => true : undefined)
-  const params = rows.map((row) => paramsFor(row, list.periodsMs?.get(row.row)))
+  const params = rows.map((row) => paramsAt(row.limiter, list.periodsMs?.get(row.row) ?? periodOf(row)))
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
     values[`${place}.key`] = row.key

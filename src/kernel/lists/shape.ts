@@ -3,7 +3,6 @@ import { exactNumbers, mustHave } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
 import type { Params } from '../limits/algorithm.ts'
-import { paramsAt } from '../limits/limiter.ts'
 import { NUMBERS } from '../sql/columns.ts'
 import { OTHER } from '../sql/levels.ts'
 import { at, knownGranted, type ListRow, type Pays, type SentNumber, THERE } from '../sql/list-row.ts'
@@ -94,15 +93,13 @@ export function nameOfShape(row: RowRequest, shape: ListRow, isNeeded: boolean =
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes?.join('+') ?? ''}`
 }
 
-/** The parameters of the row's limiter. `periodMs` is a time in the calendar period to send. */
-export function paramsFor({ limiter, namespace }: RowRequest, periodMs: number | undefined): Params {
-  if (!limiter.periodAt) return limiter.params
-  return paramsAt(limiter, periodMs ?? namespace.clock?.() ?? Date.now())
+/** A time in the calendar period to send. For other limits the clock is not read. */
+export function periodOf({ limiter, namespace }: RowRequest): number {
+  return limiter.periodAt ? (namespace.clock?.() ?? Date.now()) : 0
 }
 
 /** The number that is sent of the row under that name. */
 export function numberIn(row: RowRequest, name: SentNumber): number | null {
-  if (name === 'madeMs') return mustHave(row.limiter.params[name])
   // A row with nothing but a refund has no rate.
   return name === 'rate' && row.purpose === 'look' ? row.refund : row[name]
 }
@@ -133,8 +130,7 @@ export function decisionAt(
     state,
     granted: knownGranted(shape) ?? mustHave(numbers[0]),
     share: shape.pays && mustHave(numbers.at(-1)),
-    // Lists that share a statement may have limiters of one form.
-    params: limiter.form === undefined ? params : limiter.params,
+    params,
     ended: endedIn(of('ended'), limiter),
     isOther: of(OTHER) === true,
     // Other calls have inserted the row by now.

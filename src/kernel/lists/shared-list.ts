@@ -32,7 +32,7 @@ export function queued(
   const about = rows.map(
     (row, place) =>
       // A shared statement has an answer only if the row exists, whether the list needs it or not.
-      `${nameOfShape(row, shapes[place] as ListRow, true)} ${namespaceNumber(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
+      `${nameOfShape(row, shapes[place] as ListRow, true)} ${namespaceNumber(row.namespace)}`,
   )
   return {
     list,
@@ -46,7 +46,9 @@ export function queued(
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
     shares: rows.map((row, place) =>
-      groups.length === 0 && mayBeCommon(shapes[place] as ListRow) ? row.paidWindowStart : undefined,
+      groups.length === 0 && mayBeCommon(shapes[place] as ListRow)
+        ? `${row.paidWindowStart} ${row.limiter.signature}`
+        : undefined,
     ),
   }
 }

@@ -8,10 +8,10 @@ export interface QueuedList {
   /** Only lists of one kind can share a statement. */
   readonly kind: string
   /**
-   * Lists may have a row in common if they agree in this: the window that paid what is settled in the row, or
-   * null. Undefined for rows that they may not have in common.
+   * Lists may have a row in common if they agree in this: its limit, and the window that paid what is settled
+   * in it. Undefined for rows that they may not have in common.
    */
-  readonly shares: readonly (number | null | undefined)[]
+  readonly shares: readonly (string | undefined)[]
 }
 
 /**

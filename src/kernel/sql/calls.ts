@@ -18,7 +18,6 @@ export type CallColumn =
   | 'within'
   | 'fence'
   | 'since'
-  | 'madeMs'
   | 'payer'
 
 /** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */

@@ -61,7 +61,7 @@ export type SentNumber = Exclude<
 >
 
 export function sentNumbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
-  const { kind, settled, tellsRow } = rules.algorithm
+  const { kind, settled } = rules.algorithm
   const adjusts = does === 'adjust' || refunds
   return [
     ...(does === 'look' ? [] : (['rate'] as const)),
@@ -70,7 +70,6 @@ export function sentNumbersOf({ rules, does, refunds, asks, isDry }: ListRow): r
     ...(refunds ? (['refund'] as const) : []),
     ...(adjusts ? ([kind === 'window' ? 'paidWindowStart' : 'refundableUntil'] as const) : []),
     ...(does === 'adjust' && settled ? (['reserved'] as const) : []),
-    ...(adjusts && tellsRow ? [tellsRow] : []),
   ]
 }
 

@@ -24,6 +24,8 @@ import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts
 export interface ListsSource extends ListSource {
   /** Whether the row at each place is the same one for all lists. */
   readonly isCommon: readonly boolean[]
+  /** The numbers of the limit at each place of which each list sends its own. Default: none. */
+  readonly differing?: readonly (readonly string[])[]
 }
 
 /**
@@ -34,11 +36,11 @@ export interface ListsSource extends ListSource {
  * rows one after the other.
  */
 export function listsStatement(source: ListsSource): Statement {
-  const { rows, isCommon, groups } = source
+  const { rows, isCommon, groups, differing = [] } = source
   const parameters = new Parameters()
   const guarding = planGuardOf(source, parameters)
   const all = rows.map((row, place): SentRow => {
-    const columns = sentByEach(row, isCommon[place] === true)
+    const columns = [...sentByEach(row, isCommon[place] === true), ...(differing[place] ?? [])]
     const own = parameters.scoped(`${place}.`, columns)
     const condition = guarding.fits(row.table)
     const found = sql`(${foundRow(row, place, own, [condition], false)}) as ${name(`row_${place}`)}`

@@ -1,6 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { columnList, type Link, link, name, Parameters } from './builder.ts'
-import type { CallColumn } from './calls.ts'
 import { SQL_NAMES } from './columns.ts'
 import type { PlanGuard } from './guard.ts'
 import { type ColumnByName, ENDED, type Level, level, type QueryLevel, stateOf } from './levels.ts'
@@ -36,7 +35,7 @@ const CHARGED = 'charged'
 
 /** A row of the lists and its place in each list. */
 export interface SentRow extends PlacedRow {
-  readonly columns: readonly CallColumn[]
+  readonly columns: readonly string[]
   readonly found: SQL
 }
 

@@ -3,6 +3,7 @@ import { atMost, notAsExpected } from '../database/rows.ts'
 import { run } from '../database/run.ts'
 import { kept, type Statement, type Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
+import type { StoredLimiter } from '../limits/algorithm.ts'
 import type { Form } from '../sql/decided.ts'
 import type { LookSource } from '../sql/look.ts'
 import { makeStatement } from '../sql/make.ts'
@@ -107,7 +108,7 @@ function ask(
   const { algorithm, startsFull } = limiterFor(limiter, purpose)
   const refusesOther = isRefused || namespace.refusesOther === true
   const clock = clockMs ?? namespace.clock?.() ?? null
-  const numbers = numbersOf(asked, periodMs ?? clock ?? Date.now())
+  const numbers = numbersOf(asked, limiterOfCall, periodMs ?? clock ?? Date.now())
   const differing = numbers.differing.map(([name]) => name)
   const values = valuesOf(asked)
   for (const [name, value] of numbers.differing) values[name] = value
@@ -134,4 +135,8 @@ function ask(
   // Only a statement for new rows that may not wait sets a `lock_timeout`.
   const isBrief = does === 'make' && !answersAll
   return ledger ? ledger.recordCalls(asked, { connection, isBrief, run: answersOn }) : answersOn(connection)
+}
+
+function limiterOfCall({ request }: Asked): StoredLimiter {
+  return request.limiter
 }

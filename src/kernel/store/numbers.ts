@@ -1,8 +1,7 @@
 import { mustHave } from '../database/rows.ts'
-import type { Params } from '../limits/algorithm.ts'
+import type { Params, StoredLimiter } from '../limits/algorithm.ts'
 import { paramsAt, sameLimiter } from '../limits/limiter.ts'
 import { numberArray } from '../sql/calls.ts'
-import type { Asked } from './call.ts'
 
 /** The numbers of the limits of calls that share a statement. */
 export interface CallNumbers {
@@ -15,13 +14,17 @@ export interface CallNumbers {
 }
 
 /** @param time A time in the calendar period to send. */
-export function numbersOf(asked: readonly Asked[], time: number): CallNumbers {
-  const { limiter } = mustHave(asked[0]).request
+export function numbersOf<T>(
+  calls: readonly T[],
+  limiterOf: (call: T) => StoredLimiter,
+  time: number,
+): CallNumbers {
+  const limiter = limiterOf(calls[0] as T)
   const params = paramsAt(limiter, time)
   // This runs for each check.
-  if (asked.every(({ request }) => sameLimiter(request.limiter, limiter)))
+  if (calls.every((call) => sameLimiter(limiterOf(call), limiter)))
     return { params, each: undefined, differing: [] }
-  const each = asked.map(({ request }) => paramsAt(request.limiter, time))
+  const each = calls.map((call) => paramsAt(limiterOf(call), time))
   const differing = Object.keys(params).flatMap((name) => {
     const values = each.map((own) => mustHave(own[name]))
     return values.some((value) => value !== params[name]) ? [[name, numberArray(values)] as const] : []

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { lockout } from '../../../src/lockout/index.ts'
+import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { type Plan, similarPlans } from '../../support/limits.ts'
@@ -40,6 +41,82 @@ const anyRounds = similarPlans.chain((plans) => {
 })
 
 let made = 0
+
+test('each list of several limits has the answers that it has alone', async () => {
+  await fc.assert(
+    fc.asyncProperty(anyRounds, async ({ plans, rounds }) => {
+      const clock = new TestClock()
+      const options = { db: database.db, clock: clock.now, cleanupProbability: 0 }
+      const [together, alone] = ['together', 'alone'].map((name) => {
+        const number = made++
+        const first = new Quota({ ...options, limiter: planAt(plans, 0), prefix: `${name} ${number}` })
+        const limiter = Ratelimit.fixedWindow(50, '1h')
+        return { first, second: new Ratelimit({ ...options, limiter, prefix: `${name} ${number} second` }) }
+      }) as [Limits, Limits]
+      for (const { advanceMs, asks, change } of rounds) {
+        clock.advance(advanceMs)
+        const calls = asks.map((ask, place) => async ({ first, second }: Limits) => {
+          const [key, limiter, rate] = [
+            `key ${place}`,
+            planAt(plans, place + change),
+            ask === 'look' ? 0 : ask,
+          ]
+          const { success, results } = await limitAll([
+            { ratelimit: first, key, rate, limiter },
+            { ratelimit: second, key, rate: 1 },
+          ])
+          return { success, results }
+        })
+        const answers = await Promise.all(calls.map((call) => call(together)))
+        for (const [place, call] of calls.entries()) expect(answers[place]).toEqual(await call(alone))
+      }
+    }),
+    runs(40),
+  )
+})
+
+interface Limits {
+  readonly first: Quota
+  readonly second: Ratelimit
+}
+
+test('each estimate with a name has the answer that it has alone', async () => {
+  await fc.assert(
+    fc.asyncProperty(anyRounds, async ({ plans, rounds }) => {
+      const clock = new TestClock()
+      const [together, alone] = ['together', 'alone'].map((name) => {
+        const prefix = `${name} ${made++}`
+        const options = { db: database.db, clock: clock.now, cleanupProbability: 0 }
+        return new Quota({ ...options, limiter: planAt(plans, 0), prefix })
+      }) as [Quota, Quota]
+      for (const [round, { advanceMs, asks, change }] of rounds.entries()) {
+        clock.advance(advanceMs)
+        const calls = asks.map((ask, place) => {
+          const [key, limiter] = [`key ${place}`, planAt(plans, place + change)]
+          return { key, id: `${round}`, limiter, rate: typeof ask === 'number' && ask > 0 ? ask : 1 }
+        })
+        const reserve = async (quota: Quota, { key, ...options }: (typeof calls)[number]) =>
+          shown(await quota.reserve(key, { ...options, expires: '1h' }))
+        const settle = (quota: Quota, { key, id, limiter }: (typeof calls)[number]) =>
+          quota.settle({ key, id }, 1, { limiter })
+        const reserved = await Promise.all(calls.map((call) => reserve(together, call)))
+        for (const [place, call] of calls.entries())
+          expect(reserved[place]).toEqual(await reserve(alone, call))
+        const charged = calls.filter((_, place) => reserved[place]?.success)
+        const settled = await Promise.all(charged.map((call) => settle(together, call)))
+        for (const [place, call] of charged.entries())
+          expect(settled[place]).toEqual(await settle(alone, call))
+      }
+    }),
+    runs(20),
+  )
+})
+
+/** The answer without its functions. */
+function shown<T extends object>(answer: T): T {
+  const values = Object.entries(answer).filter(([, value]) => typeof value !== 'function')
+  return Object.fromEntries(values) as T
+}
 
 test('each has the answer that it has alone', async () => {
   await fc.assert(
@@ -93,5 +170,23 @@ test.each<[string, readonly Limiter[]]>([
   statements.length = 0
   const looks = customers.map(({ key, plan }) => ratelimit.getRemaining(key, { limiter: plan }))
   expect((await Promise.all(looks)).map(({ limit }) => limit)).toEqual([1, 2, 3])
+  expect(statements).toHaveLength(1)
+
+  const each = new Ratelimit({
+    db,
+    limiter: Ratelimit.fixedWindow(5, '1h'),
+    prefix: `${name} each`,
+    cleanupProbability: 0,
+  })
+  for (const { key } of customers) await each.limit(key)
+  statements.length = 0
+  const lists = customers.map(({ key, plan }) =>
+    limitAll([
+      { ratelimit: each, key },
+      { ratelimit, key, limiter: plan },
+    ]),
+  )
+  const answers = await Promise.all(lists)
+  expect(answers.map(({ results }) => results[1]?.limit)).toEqual([1, 2, 3])
   expect(statements).toHaveLength(1)
 })
