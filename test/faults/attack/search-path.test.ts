@@ -17,7 +17,7 @@ import { Semaphore } from '../../../src/semaphore/index.ts'
 import { browse } from '../../dashboard/routes/browse.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
-import { allExamples } from '../../support/limits.ts'
+import { allExamples, type Example } from '../../support/limits.ts'
 
 // A role that may create functions and operators in `public`, and wants to run code as the application's role.
 
@@ -71,6 +71,22 @@ const limiters: readonly (readonly [name: string, limiter: Limiter])[] = [
 
 const isBalance = (name: string) => name === 'balance'
 
+/** Calls that share statements although their limits have different numbers. */
+async function callPlansAtOnce(prefix: string, of: Example['of']): Promise<void> {
+  const quota = new Quota({ db: db(), limiter: of(20, '1h').limiter, prefix, cleanupProbability: 0 })
+  const customers = ([1, 2, 3] as const).map((place) => {
+    return { key: `customer ${place}`, limiter: of(20 * place, `${place}h`).limiter }
+  })
+  const all = (call: (customer: (typeof customers)[number]) => Promise<unknown>) =>
+    Promise.all(customers.map(call))
+  for (const rate of [1, 2]) await all(({ key, limiter }) => quota.limit(key, { rate, limiter }))
+  await all(({ key, limiter }) => quota.getRemaining(key, { limiter }))
+  await all(async ({ key, limiter }) => {
+    const reserved = await quota.reserve(key, { rate: 2, id: 'job', expires: '1h', limiter })
+    if (reserved.success) await reserved.commit(1)
+  })
+}
+
 /** Each public call that sends a statement, in each way in which it is sent. */
 async function callEverything(round: string): Promise<void> {
   for (const [name, limiter] of limiters) {
@@ -98,6 +114,7 @@ async function callEverything(round: string): Promise<void> {
     }
     await readRows(prefix, limiter, isBalance(name))
   }
+  for (const { name, of } of allExamples) await callPlansAtOnce(`${round} plans of ${name}`, of)
   const slots = new Semaphore({
     ...{ db: db(), limit: 1, lease: '1m', prefix: `${round} slots` },
     ...{ synchronousCommit: true, cleanupProbability: 0 },
