@@ -1,7 +1,7 @@
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { Credits } from '../../src/credits/index.ts'
-import { Ratelimit } from '../../src/index.ts'
+import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { blocks } from '../../src/lockout/index.ts'
 import { spend } from '../../src/quota/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
@@ -35,6 +35,7 @@ const CALLS = {
   blocks: 'limit with blocks',
   hotBlocks: 'limit with blocks, hot key',
   once: 'limit with once, new ids',
+  plans: 'limit, each customer with a limit of its own',
 } as const
 
 /** What each call reaches as a share of its plain case. */
@@ -50,6 +51,7 @@ export const CLIFFS: readonly Cliff[] = [
   { call: CALLS.blocks, against: LIMIT, atLeast: 0.35 },
   { call: CALLS.hotBlocks, against: HOT_LIMIT, atLeast: 0.3 },
   { call: CALLS.once, against: LIMIT, atLeast: 0.25 },
+  { call: CALLS.plans, against: LIMIT, atLeast: 0.7 },
 ]
 
 export const CLIFFS_LOAD = 'cliffs'
@@ -76,6 +78,7 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const user = await withRows(defaultLimiter(db, 'user'))
   const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
   const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', use: [blocks()] }))
+  const plans = new Map<string, Limiter>()
   const newKeys = limitAllOf(user, quota, newKey)
   const blockablePasses = async (key: string) => (await blockable.limit(key)).success
   return [
@@ -91,6 +94,15 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
       async check(key) {
         const once = { id: crypto.randomUUID(), for: '1h' } as const
         return (await user.limit(key, { once })).success
+      },
+    },
+    {
+      name: CALLS.plans,
+      async check(key) {
+        const tokens = PLENTY + plans.size
+        const plan = plans.get(key) ?? Ratelimit.tokenBucket(tokens, '1h', tokens)
+        plans.set(key, plan)
+        return (await user.limit(key, { limiter: plan })).success
       },
     },
   ]
