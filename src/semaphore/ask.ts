@@ -66,15 +66,17 @@ interface AskedSlots {
 /** The answer to each request; undefined if the row of its slot could not be locked. */
 export type SlotAnswers = readonly (SlotAnswer | undefined)[]
 
-/** Whether one statement can decide both requests. */
-export function canShare(one: SlotRequest, other: SlotRequest): boolean {
-  if (one.purpose !== other.purpose || one.leaseMs !== other.leaseMs) return false
-  return !isAcquire(one) || !isAcquire(other) || (one.limit === other.limit && one.waits === other.waits)
+/** Names what requests have in common that one statement can decide. */
+export function kindOf(request: SlotRequest): string {
+  const { purpose, leaseMs } = request
+  return isAcquire(request)
+    ? `${purpose} ${leaseMs} ${request.limit} ${request.waits}`
+    : `${purpose} ${leaseMs}`
 }
 
 /** Whether requests of one key can be decided together. A lease is changed by one call after the other. */
 export function sameRequest(one: SlotRequest, other: SlotRequest): boolean {
-  return isAcquire(one) && isAcquire(other) && canShare(one, other) && one.since === other.since
+  return isAcquire(one) && isAcquire(other) && kindOf(one) === kindOf(other) && one.since === other.since
 }
 
 function isAcquire(request: SlotRequest): request is Acquire {

@@ -11,7 +11,7 @@ import type { CallGroup, Decider, DeciderWork } from '../kernel/queue/queue.ts'
 import { Room } from '../kernel/queue/waits.ts'
 import {
   askForSlots,
-  canShare,
+  kindOf,
   SLOT_GONE,
   type SlotAnswer,
   type SlotAnswers,
@@ -37,7 +37,7 @@ class SlotDecider
   implements Decider<SlotRequest, SlotAnswer>
 {
   readonly #checker: Checker
-  readonly canShare: typeof canShare = canShare
+  readonly kindOf: typeof kindOf = kindOf
   readonly sameRequest: typeof sameRequest = sameRequest
 
   constructor(checker: Checker) {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { Ratelimit } from '../../src/index.ts'
-import { type Call, canShare, type Request, sameRequest } from '../../src/kernel/store/call.ts'
+import { type Call, kindOf, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { requestOf } from '../support/requests.ts'
 import { stored } from '../support/stored.ts'
 
@@ -49,14 +49,14 @@ const OTHER: Request = {
 
 test.each(Object.entries(AGREEMENT))('requests that differ in %s agree as the table says', (field, agree) => {
   const other = { ...request, [field]: OTHER[field as keyof Request] }
-  expect(canShare(request, other)).toBe(agree !== 'statement')
+  expect(kindOf(request) === kindOf(other)).toBe(agree !== 'statement')
   expect(sameRequest(request, other)).toBe(agree === 'queue')
 })
 
 test.each([{ reserved: 0 }, { reserved: -1 }])(
   'a request with and one without share no statement: %o',
   (own) => {
-    expect(canShare(request, { ...request, ...own })).toBe(false)
+    expect(kindOf(request)).not.toBe(kindOf({ ...request, ...own }))
     expect(sameRequest(request, { ...request, ...own })).toBe(false)
   },
 )
@@ -64,7 +64,7 @@ test.each([{ reserved: 0 }, { reserved: -1 }])(
 test.each([Ratelimit.fixedWindow(10, '1h'), Ratelimit.tokenBucket(10, '1h', 10)])(
   'a request of another algorithm shares no statement: %o',
   (limiter) => {
-    expect(canShare(request, { ...request, limiter: stored(limiter) })).toBe(false)
+    expect(kindOf(request)).not.toBe(kindOf({ ...request, limiter: stored(limiter) }))
   },
 )
 
@@ -73,6 +73,6 @@ test('a bucket that does not start full shares no statement with one that does',
     const limiter = Ratelimit.tokenBucket(10, '1h', 10, { initialTokens })
     return requestOf({ key: 'key', limiter: stored(limiter) })
   }
-  expect(canShare(bucket(1), bucket(2))).toBe(true)
-  expect(canShare(bucket(1), bucket(10))).toBe(false)
+  expect(kindOf(bucket(1))).toBe(kindOf(bucket(2)))
+  expect(kindOf(bucket(1))).not.toBe(kindOf(bucket(10)))
 })

@@ -4,7 +4,7 @@ import { Ratelimit } from '../../src/index.ts'
 import type { RatelimitError } from '../../src/kernel/errors.ts'
 import { Coalescer } from '../../src/kernel/queue/coalescer.ts'
 import type { CallGroup, Decider, DeciderWork, Pending } from '../../src/kernel/queue/queue.ts'
-import { canShare, type Decision, type Request, sameRequest } from '../../src/kernel/store/call.ts'
+import { type Decision, kindOf, type Request, sameRequest } from '../../src/kernel/store/call.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { stored } from '../support/stored.ts'
@@ -33,7 +33,7 @@ interface Sent {
 
 /** A decider whose statements are answered when the test says so. */
 class ManualDecider implements Decider {
-  readonly canShare = canShare
+  readonly kindOf = kindOf
   readonly sameRequest = sameRequest
   readonly sent: Sent[] = []
 

@@ -2,7 +2,6 @@ import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
 import { HeldQueues } from './held-queues.ts'
 import {
-  type Alike,
   type Batch,
   type CallGroup,
   type Decider,
@@ -31,7 +30,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   /** By their keys. Looks have queues of their own, because they never wait for a row. */
   readonly #looks = new Map<string, KeyQueue<R, D>>()
   readonly #others = new Map<string, KeyQueue<R, D>>()
-  readonly #shared: SharedStatements<Alike<R>, KeyQueue<R, D>>
+  readonly #shared: SharedStatements<KeyQueue<R, D>>
   #held: HeldQueues<KeyQueue<R, D>> | undefined
   readonly #waiting: WaitingCalls
   /** Callers who were just answered ask again within so many microtasks, if they do little in between. */
@@ -41,10 +40,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   constructor(decider: Decider<R, D>, connections: number, waiting: WaitingCalls = { calls: 0 }) {
     this.#decider = decider
     this.#waiting = waiting
-    this.#shared = new SharedStatements(
-      connections,
-      (one, other) => one.shard === other.shard && decider.canShare(one.request, other.request),
-      (kind, most) => this.#sendTogether(kind, Math.min(most, MAX_BATCH_KEYS)),
+    this.#shared = new SharedStatements(connections, (kind, most) =>
+      this.#sendTogether(kind, Math.min(most, MAX_BATCH_KEYS)),
     )
   }
 
@@ -57,8 +54,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       call.fail(refusal)
       return
     }
-    const queue = known ?? new KeyQueue<R, D>(key, siblings, this.#decider.shardOf?.(key) ?? 0)
-    queue.add(call, this.#decider)
+    const queue = known ?? new KeyQueue<R, D>(key, siblings, this.#decider)
+    queue.add(call)
     this.#count(queue, 1)
     if (!known) this.#enqueue(queue)
     if (known || queue.isHeld) call.isContended = true
@@ -105,11 +102,11 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     this.#held?.start()
   }
 
-  #sendTogether(kind: Kind<Alike<R>, KeyQueue<R, D>>, most: number): void {
+  #sendTogether(kind: Kind<KeyQueue<R, D>>, most: number): void {
     const queues = this.#take(kind, most)
     if (queues.length === 0) return
     const batch = this.#send(queues, false)
-    this.#shared.begin(batch, kind.like, queues.length)
+    this.#shared.begin(batch, kind.name, queues.length)
     const groups = queues.map(({ first }) => first)
     this.#decider
       .decideTogether(groups, (group) => this.#done(batch, group), batch)
@@ -123,14 +120,14 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       })
   }
 
-  #take({ like, items }: Kind<Alike<R>, KeyQueue<R, D>>, most: number): KeyQueue<R, D>[] {
+  #take({ name, items }: Kind<KeyQueue<R, D>>, most: number): KeyQueue<R, D>[] {
     const taken: KeyQueue<R, D>[] = []
     for (const queue of items) {
       if (taken.length === most) break
       queue.removeCancelled()
       this.#shared.remove(queue)
       // If its first calls were cancelled, the next ones may ask for something else.
-      if (this.#shared.areAlike(like, queue.like)) taken.push(queue)
+      if (queue.kind === name) taken.push(queue)
       else this.#shared.add(queue)
     }
     return taken

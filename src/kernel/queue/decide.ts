@@ -3,14 +3,7 @@ import { retrying, untilDone } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { applies } from '../store/answers.ts'
 import { askOne } from '../store/ask.ts'
-import {
-  type Answers,
-  type Asked,
-  canShare,
-  type Decision,
-  type Request,
-  sameRequest,
-} from '../store/call.ts'
+import { type Answers, type Asked, type Decision, kindOf, type Request, sameRequest } from '../store/call.ts'
 import type { Store, Target } from '../store/store.ts'
 import { Blame } from './blame.ts'
 import { HalvingDecider, inLockOrder, type StatementGroups } from './halving-decider.ts'
@@ -19,7 +12,6 @@ import type { Watch } from './waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> implements Decider {
-  readonly canShare: typeof canShare = canShare
   readonly sameRequest: typeof sameRequest = sameRequest
   readonly #alone: Target
   readonly #watch: Watch
@@ -65,8 +57,9 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     return missing.length > 0 ? decideBy('make', inLockOrder(missing)) : missing
   }
 
-  shardOf(key: string): number {
-    return this.#store.shardOf(key)
+  kindOf(request: Request): string {
+    const shard = this.#store.shardOf(request.key)
+    return shard === 0 ? kindOf(request) : `${shard} ${kindOf(request)}`
   }
 
   /** If this fails, the first statement fails with the same error. */

@@ -32,14 +32,10 @@ export interface CallGroup<R extends Queued = Request, D = Decision> {
 }
 
 /** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
-export class KeyQueue<R extends Queued = Request, D = Decision>
-  implements CanBeReady<Alike<R>, KeyQueue<R, D>>
-{
+export class KeyQueue<R extends Queued = Request, D = Decision> implements CanBeReady<KeyQueue<R, D>> {
   readonly key: string
   /** The queues that it is one of, by their keys. */
   readonly siblings: Map<string, KeyQueue<R, D>>
-  /** The number of the key's shard. Keys of one shard share statements. */
-  readonly shard: number
   readonly groups: CallGroup<R, D>[] = []
   /** How many of its calls are unsent and still wanted. */
   waiting = 0
@@ -49,17 +45,22 @@ export class KeyQueue<R extends Queued = Request, D = Decision>
   batch: Batch<R, D> | undefined = undefined
   /** Whether a statement found that others hold its row. */
   isHeld = false
-  ready: CanBeReady<Alike<R>, KeyQueue<R, D>>['ready'] = undefined
+  ready: CanBeReady<KeyQueue<R, D>>['ready'] = undefined
+  readonly #decider: Pick<Decider<R, D>, 'kindOf' | 'sameRequest'>
 
-  constructor(key: string, siblings: Map<string, KeyQueue<R, D>>, shard: number) {
+  constructor(
+    key: string,
+    siblings: Map<string, KeyQueue<R, D>>,
+    decider: Pick<Decider<R, D>, 'kindOf' | 'sameRequest'>,
+  ) {
     this.key = key
     this.siblings = siblings
-    this.shard = shard
+    this.#decider = decider
     siblings.set(key, this)
   }
 
-  get like(): Alike<R> {
-    return { request: this.first.request, shard: this.shard }
+  get kind(): string {
+    return this.#decider.kindOf(this.first.request)
   }
 
   /** The calls to send next, or those in the batch. A queue without calls is removed. */
@@ -67,12 +68,12 @@ export class KeyQueue<R extends Queued = Request, D = Decision>
     return this.groups[0] as CallGroup<R, D>
   }
 
-  add(call: Pending<R, D>, { sameRequest }: Pick<Decider<R, D>, 'sameRequest'>): void {
+  add(call: Pending<R, D>): void {
     const { groups } = this
     const last = groups.at(-1)
     const isSent = this.batch && groups.length === 1
     const canJoin = !isSent && !last?.calls[0]?.mayChange && !call.mayChange
-    if (last && canJoin && sameRequest(last.request, call.request)) last.calls.push(call)
+    if (last && canJoin && this.#decider.sameRequest(last.request, call.request)) last.calls.push(call)
     else groups.push({ request: call.request, calls: [call] })
   }
 
@@ -86,12 +87,6 @@ export class KeyQueue<R extends Queued = Request, D = Decision>
     this.groups.push(...groups)
     this.cancelled = 0
   }
-}
-
-/** What the queues have in common whose first calls can share a statement. */
-export interface Alike<R extends Queued = Request> {
-  readonly request: R
-  readonly shard: number
 }
 
 export interface DeciderWork {
@@ -122,12 +117,10 @@ export interface Decider<R extends Queued = Request, D = Decision> {
   ): Promise<readonly CallGroup<R, D>[]>
   /** Decides one group, and waits for its row. */
   decideAlone(group: CallGroup<R, D>, work: DeciderWork): Promise<void>
-  /** Whether one statement can decide both requests. */
-  canShare(one: R, other: R): boolean
+  /** Names what requests have in common that one statement can decide. */
+  kindOf(request: R): string
   /** Whether two requests for one key are equal, so that they can be decided together. */
   sameRequest(one: R, other: R): boolean
-  /** The number of a key's shard, if the table has several. */
-  shardOf?(key: string): number
 }
 
 export interface Dispatcher<R extends Queued = Request, D = Decision> {

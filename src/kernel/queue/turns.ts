@@ -42,10 +42,8 @@ export interface Turn<Found> {
 export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
   /** For lists that are the first for each of their rows, if these are free. */
-  readonly #shared = new SharedStatements<string, WaitingList<List, Found>>(
-    MAX_STATEMENTS,
-    (one, other) => one === other,
-    (kind, most) => this.#sendTogether(kind, most),
+  readonly #shared = new SharedStatements<WaitingList<List, Found>>(MAX_STATEMENTS, (kind, most) =>
+    this.#sendTogether(kind, most),
   )
   readonly #alone = new SlotsInTurn<ListBatch<List, Found>>(MAX_STATEMENTS)
   /** For lists alone that may wait for rows that others hold. */
@@ -97,11 +95,11 @@ export class Turns<List extends QueuedList, Found> {
     one.come(one.found)
   }
 
-  #sendTogether({ like, items }: Kind<string, WaitingList<List, Found>>, most: number): void {
+  #sendTogether({ name, items }: Kind<WaitingList<List, Found>>, most: number): void {
     const batch: ListBatch<List, Found> = { lists: [], slots: this.#shared }
     const isCommon = this.#fill(batch, items, most)
     const { lists } = batch
-    this.#shared.begin(batch, like, lists.length)
+    this.#shared.begin(batch, name, lists.length)
     const tell = (place: number, found: Found) => {
       const one = lists[place]
       if (!one) return

@@ -20,18 +20,18 @@ export interface ListBatch<List extends QueuedList, Found> {
 
 /** A list that waits for its turn. */
 export class WaitingList<List extends QueuedList, Found>
-  implements Waiter<ListBatch<List, Found>>, CanBeReady<string, WaitingList<List, Found>>
+  implements Waiter<ListBatch<List, Found>>, CanBeReady<WaitingList<List, Found>>
 {
   readonly list: List
   readonly rows: readonly string[]
-  readonly like: string
+  readonly kind: string
   readonly comes: Promise<Found | undefined>
   come!: (found: Found | undefined) => void
   fail!: (error: unknown) => void
   first = 0
   batch: ListBatch<List, Found> | undefined = undefined
   hasTried = false
-  ready: CanBeReady<string, WaitingList<List, Found>>['ready'] = undefined
+  ready: CanBeReady<WaitingList<List, Found>>['ready'] = undefined
   /** The batch in which it goes on alone, because a statement has left it undecided. */
   alone: ListBatch<List, Found> | undefined = undefined
   /** What that statement has found. */
@@ -42,7 +42,7 @@ export class WaitingList<List extends QueuedList, Found>
   constructor(list: List) {
     this.list = list
     this.rows = list.rows
-    this.like = list.kind
+    this.kind = list.kind
     this.comes = new Promise((resolve, reject) => {
       this.come = resolve
       this.fail = reject

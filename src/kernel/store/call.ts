@@ -148,22 +148,24 @@ export function neededBy({ rate, atLeast }: Call): number {
   return atLeast ?? rate
 }
 
-/** Whether one statement can decide both requests. Their limits may have other numbers. A test lists it all. */
-export function canShare(one: Request, other: Request): boolean {
-  return (
-    one.purpose === other.purpose &&
-    reservedIn(one) > 0 === reservedIn(other) > 0 &&
-    one.refusesOther === other.refusesOther &&
-    one.limiter.algorithm === other.limiter.algorithm &&
-    one.limiter.startsFull === other.limiter.startsFull
-  )
+/**
+ * Names what requests have in common that one statement can decide. Their limits may have other numbers. A test
+ * lists it all.
+ */
+export function kindOf(request: Request): string {
+  const { purpose, refusesOther, limiter } = request
+  const { algorithm, startsFull } = limiter
+  const isEstimate = reservedIn(request) > 0
+  // This runs for each check. Most kinds have a name that is a text already.
+  if (purpose === 'take' && startsFull && !isEstimate && !refusesOther) return algorithm.name
+  const does = typeof purpose === 'object' ? purpose.name : purpose
+  return `${does} ${isEstimate} ${refusesOther} ${startsFull} ${algorithm.name}`
 }
 
-/**
- * Whether two requests for one key are equal, so that they can be decided together.
- */
+/** Whether two requests for one key are equal, so that they can be decided together. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
+    one.purpose === other.purpose &&
     !(typeof one.purpose === 'object' && one.purpose.isAlone) &&
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
@@ -172,8 +174,8 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.within === other.within &&
     one.payer === other.payer &&
     reservedIn(one) === reservedIn(other) &&
-    sameLimiter(one.limiter, other.limiter) &&
-    canShare(one, other)
+    one.refusesOther === other.refusesOther &&
+    sameLimiter(one.limiter, other.limiter)
   )
 }
 
