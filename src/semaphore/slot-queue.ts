@@ -3,10 +3,9 @@ import { telling } from '../kernel/database/connection.ts'
 import { retrying } from '../kernel/database/retry.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import type { Sender } from '../kernel/engine/sent-call.ts'
-import { Blame } from '../kernel/queue/blame.ts'
 import { Coalescer } from '../kernel/queue/coalescer.ts'
 import { Direct } from '../kernel/queue/direct.ts'
-import { HalvingDecider, inLockOrder, type StatementGroups } from '../kernel/queue/halving-decider.ts'
+import { decideByItself, decideInHalves, inLockOrder } from '../kernel/queue/in-halves.ts'
 import type { CallGroup, Decider, DeciderWork } from '../kernel/queue/queue.ts'
 import { Room } from '../kernel/queue/waits.ts'
 import {
@@ -23,52 +22,34 @@ import {
 export const senderOf: (checker: Checker) => Sender<SlotRequest, SlotAnswer> = /* @__PURE__ */ onceFor(
   (checker) => {
     const { connections, goOn } = checker.alone
-    const decider = new SlotDecider(checker)
+    const decider = deciderOf(checker)
     const dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, new Room(true))
     return { circuit: checker.circuit, goOn, dispatcher: () => dispatcher }
   },
 )
 
-type SlotGroup = CallGroup<SlotRequest, SlotAnswer>
-
 /** Decides requests for slots outside of transactions. */
-class SlotDecider
-  extends HalvingDecider<SlotRequest, SlotAnswer, StatementGroups<SlotRequest, SlotAnswer>>
-  implements Decider<SlotRequest, SlotAnswer>
-{
-  readonly #checker: Checker
-  readonly kindOf: typeof kindOf = kindOf
-  readonly sameRequest: typeof sameRequest = sameRequest
-
-  constructor(checker: Checker) {
-    super()
-    this.#checker = checker
+function deciderOf(checker: Checker): Decider<SlotRequest, SlotAnswer> {
+  const { rows, alone } = checker
+  const ask = async (
+    groups: readonly CallGroup<SlotRequest, SlotAnswer>[],
+    mayWait: boolean,
+    { sending }: DeciderWork,
+  ): Promise<SlotAnswers> => {
+    await rows.ensureTables?.()
+    const connection = telling(rows.connection, sending)
+    return alone.watch(() => retrying(() => askForSlots(checker, connection, groups, mayWait)))
   }
-
-  decideTogether(
-    groups: readonly SlotGroup[],
-    done: (group: SlotGroup) => void,
-    work: DeciderWork,
-  ): Promise<readonly SlotGroup[]> {
-    return this.decideParts([{ groups: inLockOrder(groups) }], done, work, new Blame(false))
-  }
-
-  protected ask(
-    { groups }: StatementGroups<SlotRequest, SlotAnswer>,
-    work: DeciderWork,
-  ): Promise<SlotAnswers> {
-    return this.#ask(groups, false, work)
-  }
-
-  protected async askAlone(group: SlotGroup, work: DeciderWork): Promise<SlotAnswer> {
-    return (await this.#ask([group], true, work))[0] ?? SLOT_GONE
-  }
-
-  async #ask(groups: readonly SlotGroup[], mayWait: boolean, { sending }: DeciderWork): Promise<SlotAnswers> {
-    const { rows, alone } = this.#checker
-    const { ensureTables, connection: home } = rows
-    await ensureTables?.()
-    const connection = telling(home, sending)
-    return alone.watch(() => retrying(() => askForSlots(this.#checker, connection, groups, mayWait)))
+  return {
+    kindOf,
+    sameRequest,
+    decideTogether(groups, done, work) {
+      const statement = { ask: (asked: typeof groups) => ask(asked, false, work), waitsBriefly: false }
+      return decideInHalves([inLockOrder(groups)], statement, done, work)
+    },
+    decideAlone(group, work) {
+      const askAlone = async () => (await ask([group], true, work))[0] ?? SLOT_GONE
+      return decideByItself(group, askAlone, work)
+    },
   }
 }

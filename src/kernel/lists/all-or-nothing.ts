@@ -2,7 +2,7 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { untilDone } from '../database/retry.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { freshState, paramsAt } from '../limits/limiter.ts'
-import { Blame } from '../queue/blame.ts'
+import { causeOf } from '../queue/blame.ts'
 import type { Decision } from '../store/call.ts'
 import { removeEmpty } from '../store/empty-rows.ts'
 import { found, isEnough, refusalBy } from './enough.ts'
@@ -51,7 +51,7 @@ export async function chargeFreeList(list: List, first?: Found): Promise<Found |
 
 /** Whether another transaction is inserting one of the rows, or has changed it. */
 export function isHeld(error: unknown): boolean {
-  return new Blame(true).of(toRatelimitError(error)) === 'held'
+  return causeOf(toRatelimitError(error), true) === 'held'
 }
 
 /**

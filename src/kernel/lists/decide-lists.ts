@@ -3,7 +3,7 @@ import { isWithdrawal, newSending } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
-import { Blame } from '../queue/blame.ts'
+import { causeOf } from '../queue/blame.ts'
 import type { Verdict } from '../queue/waiting-list.ts'
 import { isHeld } from './all-or-nothing.ts'
 import { askLists } from './ask-lists.ts'
@@ -126,5 +126,5 @@ export async function askAlone(list: List, insertsIfMissing = false): Promise<Fo
  * nothing, and each list is sent alone.
  */
 function isOfOne(error: RatelimitError): boolean {
-  return isTransient(error) || new Blame(true).of(error) !== 'all'
+  return isTransient(error) || causeOf(error, true) !== 'all'
 }

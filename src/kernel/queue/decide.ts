@@ -5,13 +5,12 @@ import { applies } from '../store/answers.ts'
 import { askOne } from '../store/ask.ts'
 import { type Answers, type Asked, type Decision, kindOf, type Request, sameRequest } from '../store/call.ts'
 import type { Store, Target } from '../store/store.ts'
-import { Blame } from './blame.ts'
-import { HalvingDecider, inLockOrder, type StatementGroups } from './halving-decider.ts'
+import { decideByItself, decideInHalves, inLockOrder } from './in-halves.ts'
 import type { CallGroup, Decider, DeciderWork } from './queue.ts'
 import type { Watch } from './waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
-export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> implements Decider {
+export class AloneDecider implements Decider {
   readonly sameRequest: typeof sameRequest = sameRequest
   readonly #alone: Target
   readonly #watch: Watch
@@ -22,7 +21,6 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   #isLoaded: boolean
 
   constructor(target: Target, watch: Watch) {
-    super()
     this.#alone = target
     this.#watch = watch
     this.#store = target.table.store
@@ -49,12 +47,18 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
   ): Promise<readonly CallGroup[]> {
     if (!this.#isLoaded) await this.#load()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
-    const purpose = sorted[0]?.request.purpose
-    const decideBy = (does: KeyGroups['does'], asked: readonly CallGroup[]) =>
-      this.decideParts(this.#onShards({ does, groups: asked }), done, work, new Blame(does === 'make'))
-    if (purpose === 'look') return decideBy('look', sorted)
+    const decideBy = (does: Does, asked: readonly CallGroup[]) => this.#decideBy(does, asked, done, work)
+    if (sorted[0]?.request.purpose === 'look') return decideBy('look', sorted)
     const missing = await decideBy('take', sorted)
     return missing.length > 0 ? decideBy('make', inLockOrder(missing)) : missing
+  }
+
+  decideAlone(group: CallGroup, work: DeciderWork): Promise<void> {
+    const ask = async () => {
+      await this.#alone.ensureTables?.()
+      return this.#watch(() => retrying(() => decideOne(this.#target(work), group)))
+    }
+    return decideByItself(group, ask, work)
   }
 
   kindOf(request: Request): string {
@@ -70,55 +74,60 @@ export class AloneDecider extends HalvingDecider<Request, Decision, KeyGroups> i
     } catch {}
   }
 
-  protected async askAlone(group: CallGroup, work: DeciderWork): Promise<Decision> {
-    await this.#alone.ensureTables?.()
-    const decided = () => retrying(() => decideOne(this.#target(work), group))
-    return this.#watch(decided)
-  }
-
-  #onShards(part: KeyGroups): KeyGroups[] {
-    const split = this.#store.split(part.groups, ({ request }) => request.key)
-    return split.map((groups) => ({ ...part, groups }))
-  }
-
-  /** If a statement has failed because a shard was split meanwhile: the parts on one shard each. */
-  protected override async split(error: RatelimitError, part: KeyGroups): Promise<KeyGroups[] | undefined> {
-    if (part.groups.length < 2 || !this.#store.forget(error)) return undefined
-    await this.#alone.ensureTables?.().catch(() => {})
-    const parts = this.#onShards(part)
-    return parts.length > 1 ? parts : undefined
-  }
-
-  protected async ask({ does, groups, periodMs }: KeyGroups, work: DeciderWork): Promise<Answers> {
-    // An `await` takes time even without a promise.
-    if (this.#alone.ensureTables) await this.#alone.ensureTables()
-    const target = this.#target(work, periodMs)
-    const store = this.#store
-    const answers = () => (does === 'make' ? store.make(target, groups, false) : store[does](target, groups))
-    return await this.#watch(() => retrying(answers))
-  }
-
-  protected override isRight(group: CallGroup, decision: Decision): boolean {
-    return applies(group, decision)
-  }
-
-  /** The groups that were sent with the wrong calendar period, with the right one. */
-  protected override again(
-    part: KeyGroups,
+  /**
+   * Decides the groups by statements that do one thing, and returns those that are left undecided.
+   *
+   * @param periodMs A time in the calendar period, if the database has returned one.
+   */
+  async #decideBy(
+    does: Does,
     groups: readonly CallGroup[],
-    { now: periodMs }: Decision,
-  ): KeyGroups | undefined {
-    if (part.periodMs !== undefined) return undefined
-    if (!this.#alone.namespace.clock) this.#aheadMs = periodMs - Date.now()
-    return { ...part, groups, periodMs }
+    done: (group: CallGroup) => void,
+    work: DeciderWork,
+    periodMs?: number,
+  ): Promise<readonly CallGroup[]> {
+    const store = this.#store
+    const { ensureTables, namespace } = this.#alone
+    /** Those that were sent with the wrong calendar period, and a time in the right one. */
+    const wrong: CallGroup[] = []
+    let rightMs: number | undefined
+    const ask = async (asked: readonly CallGroup[]): Promise<Answers> => {
+      // An `await` takes time even without a promise.
+      if (ensureTables) await ensureTables()
+      const target = this.#target(work, periodMs)
+      const sent = () => (does === 'make' ? store.make(target, asked, false) : store[does](target, asked))
+      const answers = await this.#watch(() => retrying(sent))
+      if (!asked[0]?.request.limiter.periodAt) return answers
+      return answers.map((answer, place) => {
+        const group = asked[place] as CallGroup
+        if (!answer || applies(group, answer)) return answer
+        wrong.push(group)
+        rightMs = answer.now
+        return undefined
+      })
+    }
+    /** If a statement has failed because a shard was split meanwhile. */
+    const split = async (error: RatelimitError, asked: readonly CallGroup[]) => {
+      if (asked.length < 2 || !store.forget(error)) return undefined
+      await ensureTables?.().catch(() => {})
+      const parts = this.#onShards(asked)
+      return parts.length > 1 ? parts : undefined
+    }
+    const statement = { ask, split, waitsBriefly: does === 'make' }
+    const undecided = await decideInHalves(this.#onShards(groups), statement, done, work)
+    if (rightMs === undefined || periodMs !== undefined) return undecided
+    if (!namespace.clock) this.#aheadMs = rightMs - Date.now()
+    const sentRight = undecided.filter((group) => !wrong.includes(group))
+    return [...sentRight, ...(await this.#decideBy(does, wrong, done, work, rightMs))]
+  }
+
+  #onShards(groups: readonly CallGroup[]): (readonly CallGroup[])[] {
+    return [...this.#store.split(groups, ({ request }) => request.key)]
   }
 }
 
-interface KeyGroups extends StatementGroups<Request, Decision> {
-  readonly does: 'look' | 'take' | 'make'
-  /** A time in the calendar period, if the database has returned one. */
-  readonly periodMs?: number | undefined
-}
+/** What statements for many keys do. */
+type Does = 'look' | 'take' | 'make'
 
 /** Decides one request. If another transaction holds its row, it waits. */
 export function decideOne(target: Target, one: Asked): Promise<Decision> {
