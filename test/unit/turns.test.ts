@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { QueuedList } from '../../src/kernel/queue/fitting-lists.ts'
 import { type Turn, Turns } from '../../src/kernel/queue/turns.ts'
-import type { Verdict } from '../../src/kernel/queue/waiting-list.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
 //
@@ -26,14 +25,14 @@ interface Named extends QueuedList {
 function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[] } {
   const sent: Sent[] = []
   const turns = new Turns<Named, string>(
-    (lists, isCommon) =>
+    (lists, isCommon, tell) =>
       new Promise((resolve) => {
         sent.push({
           lists: lists.map(({ name }) => name),
           isCommon,
           end(undecided = []) {
-            const isDecided = (name: string) => !undecided.includes(name)
-            resolve(lists.map(({ name }): Verdict<string> => ({ found: name, isDecided: isDecided(name) })))
+            for (const [place, { name }] of lists.entries()) if (!undecided.includes(name)) tell(place, name)
+            resolve(lists.map(({ name }) => name))
             return settled()
           },
         })
@@ -309,6 +308,17 @@ test('a statement goes on for the others when one of its callers gives up', asyn
   expect(await hasCome(second)).toBe('second')
   // No list waits for the first one any more.
   expect(sent[1]?.lists).toEqual(['behind'])
+})
+
+test('lists whose callers have given up wait for no slot', async () => {
+  const { turns, sent } = turnsOf()
+  const all = [list('first', ['a']), list('second', ['b'])].map((each) => turns.enter(each))
+  await settled()
+  for (const turn of all) turn.giveUp()
+  await only(sent).end(['first', 'second'])
+  expect(await Promise.all(all.map(hasCome))).toEqual(['first', 'second'])
+  const waits = all.map((turn) => turn.mayWait().then(() => true))
+  expect(await Promise.race([Promise.all(waits), settled()])).toEqual([true, true])
 })
 
 test('a list that is told its verdict early does not keep a statement that never ends', async () => {

@@ -10,6 +10,7 @@ import { isWhole, learnPeriods, makeRows } from './list.ts'
 import { isLook, partsOf } from './parts.ts'
 import { sendList } from './send-list.ts'
 import type { Found, List, RowRequest } from './sending.ts'
+import { isNeeded } from './shape.ts'
 
 /** A list without rows has only limits without rows, or funds without anything to pay with. */
 const NO_ROW = (): Decision => {
@@ -36,6 +37,7 @@ export async function chargeList(list: List): Promise<Found> {
  * @param first The answer of the first statement, if it was sent already.
  */
 export async function chargeFreeList(list: List, first?: Found): Promise<Found | undefined> {
+  if (!first && !needsAll(list)) return undefined
   try {
     const decisions = await decisionsBy(list, 'skips', first)
     if (decisions) return decisions
@@ -49,8 +51,13 @@ export async function chargeFreeList(list: List, first?: Found): Promise<Found |
   }
 }
 
+/** Whether all rows have to exist. If some need not, only waiting for them shows whether they do. */
+export function needsAll({ rows }: List): boolean {
+  return rows.every((row) => isLook(row) || isNeeded(row))
+}
+
 /** Whether another transaction is inserting one of the rows, or has changed it. */
-export function isHeld(error: unknown): boolean {
+function isHeld(error: unknown): boolean {
   return causeOf(toRatelimitError(error), true) === 'held'
 }
 

@@ -4,28 +4,19 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { causeOf } from '../queue/blame.ts'
-import type { Verdict } from '../queue/waiting-list.ts'
-import { isHeld } from './all-or-nothing.ts'
+import type { DecideTogether } from '../queue/turns.ts'
+import { needsAll } from './all-or-nothing.ts'
 import { askLists } from './ask-lists.ts'
 import { askList, isWhole, learnPeriods } from './list.ts'
-import { isLook } from './parts.ts'
 import { isRecorded, sendList } from './send-list.ts'
 import { type Found, type List, mayNeedSeveral } from './sending.ts'
-import { isNeeded, isPlain } from './shape.ts'
+import { isPlain } from './shape.ts'
 import type { SharedList } from './shared-list.ts'
 
 // Lists that share a statement.
 
-/**
- * Decides lists by one statement, as far as possible without waiting for a row.
- *
- * @param tell Called for a list that is decided while others need a second statement.
- */
-export async function decideLists(
-  lists: readonly SharedList[],
-  isCommon: readonly boolean[],
-  tell: (place: number, found: Found) => void,
-): Promise<readonly Verdict<Found>[]> {
+/** Decides lists by one statement, as far as possible without waiting for a row. */
+export const decideLists: DecideTogether<SharedList, Found> = async (lists, isCommon, tell) => {
   for (const each of lists) {
     each.found = undefined
     if (each.prepare) await each.prepare()
@@ -38,19 +29,20 @@ export async function decideLists(
   if (mayBeNew.length * 2 > lists.length) newKinds.set(first.kind, AT_ONCE)
   let failure: RatelimitError | undefined
   if (mayBeNew.length > 0) {
+    // These need not wait for the second statement.
     for (const [place, { list, found }] of lists.entries())
       if (found && isDecided(list, found)) tell(place, found)
     // The first statement may have charged the other lists, so an error of the second one is not theirs.
     failure = await askTogether(mayBeNew, isCommon, true).then(() => undefined, toRatelimitError)
   }
-  return lists.map((each) => {
-    const { found } = each
-    if (failure && mayBeNew.includes(each)) return { found, isDecided: false, failure }
-    if (found && isDecided(each.list, found)) return { found, isDecided: true }
+  for (const [place, each] of lists.entries()) {
+    const { list, found } = each
+    if (failure && mayBeNew.includes(each)) tell(place, failure)
+    else if (found && isDecided(list, found)) tell(place, found)
     // It has charged nothing, and waits for a slot of its own.
-    if (!each.isOver()) each.list.onSend(false, true)
-    return { found, isDecided: false }
-  })
+    else if (!each.isOver()) list.onSend(false, true)
+  }
+  return lists.map(({ found }) => found)
 }
 
 /**
@@ -80,11 +72,11 @@ async function askTogether(
   if (!first) return
   const sending = newSending()
   try {
-    const founds = await first.watch(async () =>
-      sent.length > 1
-        ? askLists(sent, isCommon, insertsIfMissing, sending)
-        : [await askAlone(first.list, insertsIfMissing)],
-    )
+    const founds = await first.watch(async () => {
+      if (sent.length > 1) return askLists(sent, isCommon, insertsIfMissing, sending)
+      if (!needsAll(first.list)) return []
+      return [await (insertsIfMissing ? askList(first.list, 'skips', true) : sendList(first.list, 'skips'))]
+    })
     for (const [place, each] of sent.entries()) each.found = founds[place] ?? each.found
   } catch (reason) {
     const error = toRatelimitError(reason)
@@ -105,20 +97,6 @@ function canMake({ list, shapes }: SharedList): boolean {
 /** Whether all rows were found, each in the calendar period that was sent. */
 export function isDecided(list: List, found: Found): boolean {
   return isWhole(list, found) && !learnPeriods(list, found.looks)
-}
-
-/**
- * Sends the list alone. Undefined if another transaction is inserting one of its rows. If some of its rows need
- * not exist, only waiting for them shows whether they do.
- */
-export async function askAlone(list: List, insertsIfMissing = false): Promise<Found | undefined> {
-  if (!list.rows.every((row) => isLook(row) || isNeeded(row))) return undefined
-  try {
-    return await (insertsIfMissing ? askList(list, 'skips', true) : sendList(list, 'skips'))
-  } catch (error) {
-    if (isHeld(error)) return undefined
-    throw error
-  }
 }
 
 /**

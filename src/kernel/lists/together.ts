@@ -15,7 +15,7 @@ import type { Commit } from '../sql/guard.ts'
 import type { Decision } from '../store/call.ts'
 import { addUp } from './add-up.ts'
 import { chargeFreeList, chargeList, checkedWhole } from './all-or-nothing.ts'
-import { askAlone, decideLists, isDecided } from './decide-lists.ts'
+import { decideLists, isDecided } from './decide-lists.ts'
 import { found } from './enough.ts'
 import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
@@ -197,13 +197,12 @@ function chargeTogether(
   const charge = async (found: Found | undefined) => {
     work.mayWait = false
     if (!turn) await prepare?.()
-    let first = found ?? (await retrying(() => askAlone(own)))
-    const charging = () => {
+    let first = found
+    const free = await retrying(() => {
       const given = first
       first = undefined
       return chargeFreeList(own, given)
-    }
-    const free = first && (await retrying(charging))
+    })
     if (free) return free
     work.mayWait = true
     work.isContended = true

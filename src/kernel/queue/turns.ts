@@ -1,9 +1,10 @@
+import { RatelimitError } from '../errors.ts'
 import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { RowQueues } from './row-queues.ts'
 import { type Kind, SharedStatements } from './shared-statements.ts'
 import { atEndOfTurn } from './slots.ts'
 import { SlotsInTurn } from './slots-in-turn.ts'
-import { type ListBatch, type Verdict, WaitingList } from './waiting-list.ts'
+import { type ListBatch, WaitingList } from './waiting-list.ts'
 import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
@@ -11,13 +12,14 @@ const MAX_STATEMENTS = 4
 
 /**
  * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
- * have in common. `tell` gives a list its verdict before the others have theirs.
+ * have in common. `tell` ends a list that is decided, or that has failed while others may be charged. Returns
+ * what was found of each.
  */
 export type DecideTogether<List, Found> = (
   lists: readonly List[],
   isCommon: readonly boolean[],
-  tell: (place: number, found: Found) => void,
-) => Promise<readonly Verdict<Found>[]>
+  tell: (place: number, verdict: Found | RatelimitError) => void,
+) => Promise<readonly (Found | undefined)[]>
 
 export interface Turn<Found> {
   /** Whether the list waits behind others for one of its rows. */
@@ -100,16 +102,17 @@ export class Turns<List extends QueuedList, Found> {
     const isCommon = this.#fill(batch, items, most)
     const { lists } = batch
     this.#shared.begin(batch, name, lists.length)
-    const tell = (place: number, found: Found) => {
+    const tell = (place: number, verdict: Found | RatelimitError) => {
       const one = lists[place]
       if (!one) return
-      one.come(found)
+      if (verdict instanceof RatelimitError) one.fail(verdict)
+      else one.come(verdict)
       // Its caller waits no more, so the batch can be abandoned without it.
       one.isOver = true
     }
     const sent = lists.map(({ list }) => list)
     this.#decide(sent, isCommon, tell).then(
-      (verdicts) => this.#decided(batch, verdicts),
+      (found) => this.#decided(batch, found),
       (error) => {
         for (const one of lists) one.fail(error)
         this.#end(batch)
@@ -159,22 +162,21 @@ export class Turns<List extends QueuedList, Found> {
    * If undecided lists have a row in common, the first one goes on alone. The others try once more to share a
    * statement: if another process held the row, it is free once the first list has had it.
    */
-  #decided(batch: ListBatch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
+  #decided(batch: ListBatch<List, Found>, found: readonly (Found | undefined)[]): void {
     const back: WaitingList<List, Found>[] = []
     const waitedFor = new Set<string>()
     batch.lists.forEach((one, place) => {
-      const { found, isDecided = false, failure } = verdicts[place] ?? {}
+      one.found = found[place]
       // A list whose caller has given up ends here, and sends nothing more.
-      if (failure) one.fail(failure)
-      else if (isDecided || one.isOver) one.come(found)
-      else {
-        const isFirst = !one.rows.some((row) => waitedFor.has(row))
-        if (isFirst || one.hasTried) one.alone = { lists: [one], slots: this.#alone }
-        one.found = found
-        one.hasTried = true
-        for (const row of one.rows) waitedFor.add(row)
-        back.unshift(one)
+      if (one.isOver) {
+        one.come(one.found)
+        return
       }
+      const isFirst = !one.rows.some((row) => waitedFor.has(row))
+      if (isFirst || one.hasTried) one.alone = { lists: [one], slots: this.#alone }
+      one.hasTried = true
+      for (const row of one.rows) waitedFor.add(row)
+      back.unshift(one)
     })
     for (const one of back) this.#queues.putBack(one)
     this.#waiting += back.length
@@ -202,8 +204,9 @@ export class Turns<List extends QueuedList, Found> {
     }
   }
 
-  #mayWait({ batch }: WaitingList<List, Found>): Promise<void> {
-    if (!batch) return Promise.resolve()
+  #mayWait({ batch, isOver }: WaitingList<List, Found>): Promise<void> {
+    // Without a caller it sends nothing more.
+    if (!batch || isOver) return Promise.resolve()
     batch.slots.leave(batch)
     batch.slots = this.#patient
     this.#startSoon()

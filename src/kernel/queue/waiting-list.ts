@@ -1,16 +1,7 @@
-import type { RatelimitError } from '../errors.ts'
 import type { QueuedList } from './fitting-lists.ts'
 import type { Waiter } from './row-queues.ts'
 import type { CanBeReady } from './shared-statements.ts'
 import type { ConnectionSlots } from './slots.ts'
-
-/** The rows that a statement found of a list, and whether they decide the list. */
-export interface Verdict<Found> {
-  readonly found: Found | undefined
-  readonly isDecided: boolean
-  /** Why the list has failed, while others of its statement may be charged. */
-  readonly failure?: RatelimitError | undefined
-}
 
 /** Lists that share a statement, or one that goes on alone. */
 export interface ListBatch<List extends QueuedList, Found> {
