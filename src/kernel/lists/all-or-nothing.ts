@@ -12,10 +12,7 @@ import { sendList } from './send-list.ts'
 import type { Found, List, RowRequest } from './sending.ts'
 import { isNeeded } from './shape.ts'
 
-/** A list without rows has only limits without rows, or funds without anything to pay with. */
-const NO_ROW = (): Decision => {
-  throw notAsExpected('has no row for a key')
-}
+const NO_LOOKS: Found['looks'] = new Map()
 
 /**
  * Charges all rows, or none. If the rows exist, it is one statement. If rows are missing, two more statements
@@ -23,7 +20,8 @@ const NO_ROW = (): Decision => {
  * in the order of the locks.
  */
 export async function chargeList(list: List): Promise<Found> {
-  if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map() }
+  // It has only limits without rows, or funds without anything to pay with.
+  if (list.rows.length === 0) return { isDone: isEnough(list, NO_LOOKS), looks: NO_LOOKS }
   return untilDone('inserted and removed the rows of new keys', async () => {
     const decisions = await decisionsBy(list, 'waits')
     if (!decisions && (await makeRows(list, true)) > 0) list.hasMade = true
@@ -85,7 +83,7 @@ export function checkedWhole(list: List, whole: Found): Found {
   const refusal = isDone ? undefined : refusalBy(list, looks)
   if (refusal) throw refusal
   // The same formulas give the answers. If the two disagree, one of them is wrong.
-  if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
+  if (isDone !== isEnough(list, looks)) throw notAsExpected('contradicts itself')
   return whole
 }
 
@@ -119,7 +117,7 @@ async function denialFound(list: List, { looks }: Found): Promise<Found | undefi
 /** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */
 function mayBeDone(list: List, looks: Found['looks']): boolean {
   const all = new Map(list.rows.map((row) => [row, looks.get(row) ?? freshDecision(row)]))
-  return isEnough(list, (row) => found(all, row)) && !refusalBy(list, all)
+  return isEnough(list, all) && !refusalBy(list, all)
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */

@@ -9,12 +9,13 @@ import type { Found, Group, List, RowRequest } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
 /** Whether the rows have enough for the list. */
-export function isEnough({ rows, groups }: List, lookAt: (row: RowRequest) => Decision): boolean {
-  const fitsAlone = (row: RowRequest) => row.reporting.dryRun || fits(row, lookAt(row))
-  return (
-    rows.every((row) => !countsOtherWindow(row, lookAt(row)) && (isInGroup(groups, row) || fitsAlone(row))) &&
-    groups.every((group) => haveEnough(group, lookAt))
-  )
+export function isEnough({ rows, groups }: List, looks: Found['looks']): boolean {
+  const hasEnough = (row: RowRequest) => {
+    const look = found(looks, row)
+    if (countsOtherWindow(row, look)) return false
+    return isInGroup(groups, row) || row.reporting.dryRun || fits(row, look)
+  }
+  return rows.every(hasEnough) && groups.every((group) => haveEnough(group, looks))
 }
 
 /** Whether the row pays the rate of a group, and not its own. */
@@ -22,9 +23,9 @@ export function isInGroup(groups: readonly Group[], row: RowRequest): boolean {
   return groups.some(({ order }) => order.includes(row))
 }
 
-function haveEnough(group: Group, lookAt: (row: RowRequest) => Decision): boolean {
+function haveEnough(group: Group, looks: Found['looks']): boolean {
   const { order, rate, least } = group
-  const sources = order.flatMap((row) => (row ? [sourceOf(group, row, lookAt(row))] : []))
+  const sources = order.flatMap((row) => (row ? [sourceOf(group, row, found(looks, row))] : []))
   // A limit without a row pays all the rest.
   return sources.length < order.length || sharesOf(sources, rate, least) !== undefined
 }
@@ -54,7 +55,7 @@ export type PayingRow = Source & { readonly snapshot: Decision }
  * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
  */
 export function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
-  const isRefused = isEnough(list, (row) => found(looks, row))
+  const isRefused = isEnough(list, looks)
   const refusals = list.rows.map((row) => {
     const look = found(looks, row)
     const charge = isRefused ? chargeOf(row, look) : undefined

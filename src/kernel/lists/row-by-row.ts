@@ -52,7 +52,7 @@ async function chargeRow(
     // A missing row is inserted before the rows after it are locked.
     if (!locked.has(row)) return { isDone: false, looks: locked }
   }
-  const isRefused = !isEnough(list, (row) => locked.get(row) as Decision) || refusalBy(list, locked)
+  const isRefused = !isEnough(list, locked) || refusalBy(list, locked)
   if (isRefused) return { isDone: false, looks: locked }
   return undoable(async (own) => {
     const charged: Looks = new Map(locked)

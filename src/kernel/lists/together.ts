@@ -1,6 +1,6 @@
 import { isRequest, type Outcome, unlimitedOutcome } from '../answers/outcome.ts'
 import { onceFor } from '../base/once.ts'
-import { type Connection, telling } from '../database/connection.ts'
+import { telling } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { type At, isCallTime, timedOut } from '../engine/bounds.ts'
@@ -21,17 +21,12 @@ import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List, RowRequest } from './sending.ts'
 import { queued, type SharedList } from './shared-list.ts'
-import { withUnitsInRows } from './units-in-rows.ts'
+import { type Listed, withUnitsInRows } from './units-in-rows.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
-/** Calls, the rows that they charge, and the transaction that they join. */
-export interface CombinedCalls {
-  readonly calls: readonly LimiterCall[]
-  readonly checkers: readonly Checker[]
-  readonly joined: Connection | undefined
-  /** The time of the whole call, if it takes more than this list. */
-  readonly time: CallTime | undefined
+/** Calls, and the rows that they charge. */
+export interface CombinedCalls extends Listed {
   /** The row of each call that the database decides. */
   readonly rowOf: ReadonlyMap<LimiterCall, RowRequest>
   /**

@@ -4,11 +4,13 @@ import type { CallTime } from '../engine/call-time.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { withinTimeout } from '../engine/within-timeout.ts'
 
-/** A list. */
-interface Listed {
+/** Calls that are decided together. */
+export interface Listed {
   readonly calls: readonly LimiterCall[]
   readonly checkers: readonly Checker[]
+  /** The transaction that they join. */
   readonly joined: Connection | undefined
+  /** The time of the whole call, if it takes more than this list. */
   readonly time: CallTime | undefined
 }
 

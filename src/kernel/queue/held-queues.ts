@@ -60,8 +60,10 @@ export class HeldQueues<Q extends Queue> {
 
   start(): void {
     for (const queue of this.#queues) {
-      if (this.#patient.size === MAX_PATIENT || this.#patient.has(queue.key)) {
+      const isFull = this.#patient.size === MAX_PATIENT
+      if (isFull || this.#patient.has(queue.key)) {
         this.#retryLater()
+        if (isFull) return
         continue
       }
       this.#queues.delete(queue)
