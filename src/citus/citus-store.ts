@@ -10,7 +10,7 @@ import { inTransaction } from '../kernel/database/transaction.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { decideOne } from '../kernel/queue/decide.ts'
 import { textArray } from '../kernel/sql/calls.ts'
-import { askOne, askToLook, askToTake } from '../kernel/store/ask.ts'
+import { askToLook, askToTake } from '../kernel/store/ask.ts'
 import type { Answers, Asked, Request } from '../kernel/store/call.ts'
 import { removeRow } from '../kernel/store/fill.ts'
 import type { Steps, Store, Target } from '../kernel/store/store.ts'
@@ -46,8 +46,8 @@ export class CitusStore implements Store, Steps {
     this.#statements = statements
   }
 
-  take(target: Target, asked: readonly Asked[]): Promise<Answers> {
-    return askToTake(target, asked, takeShardStatement)
+  take(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+    return askToTake(target, asked, waits, takeShardStatement)
   }
 
   look(target: Target, asked: readonly Asked[]): Promise<Answers> {
@@ -84,7 +84,7 @@ export class CitusStore implements Store, Steps {
     const keys = asked.map(({ request }) => request.key)
     if (waits) await this.#insert(connection, prefix, keys)
     else await this.#insertAtOnce(connection, prefix, keys)
-    const answers = await (waits ? askOne(target, asked[0] as Asked, true) : this.take(target, asked))
+    const answers = await this.take(target, asked, waits)
     const unwritten = asked.flatMap(({ request: { key, limiter } }, place) => {
       const answer = answers[place]
       return answer && limiter.startsFull && answer.granted <= 0 ? [key] : []

@@ -68,7 +68,7 @@ class CheckerOfAll extends Checker {
 const checkerOfAll = onceFor(
   ({ rows, terms, alone }: Checker) =>
     new CheckerOfAll({
-      rows: { ...rows, several: { take, look } },
+      rows: { ...rows, asks: { take, look, make: makeNone } },
       terms: { ...terms, limiter: ALL_GRANTS },
       alone,
     }),
@@ -154,6 +154,11 @@ async function take(target: Target, asked: readonly Asked[], waits: boolean): Pr
     const { now, state } = timeAndState(numbers, ALL_GRANTS)
     return { now, state, granted: mustHave(numbers[0]), params: ALL_GRANTS.params, rows: own }
   })
+}
+
+/** No call makes a grant. */
+async function makeNone(): Promise<Answers> {
+  return []
 }
 
 /** The rows of each key. */

@@ -44,7 +44,7 @@ export class DenialCounts implements Layer {
   constructor({ rows, alone }: LayerParts, everyMs: number, top: number) {
     const { prefix, clock } = rows.namespace
     const namespace = { prefix: deniedPrefix(prefix), clock }
-    this.#rows = { ...rows, namespace, several: undefined }
+    this.#rows = { ...rows, namespace }
     this.#goOn = alone.goOn
     this.#everyMs = everyMs
     this.#counts = new Counts(top)

@@ -69,7 +69,7 @@ async function lookAtRows(
 ): Promise<ReadonlyMap<string, Decision>> {
   const target = { connection, table, namespace, commit: 'as the session' } as const
   const asked = requests.map((request) => ({ request, calls: ONCE }))
-  const answers = await table.store.look(target, asked)
+  const answers = await table.store.look(target, asked, false)
   const found = new Map<string, Decision>()
   for (const [place, one] of asked.entries()) {
     const answer = answers[place]

@@ -2,9 +2,8 @@ import { telling } from '../database/connection.ts'
 import { retrying, untilDone } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { applies } from '../store/answers.ts'
-import { askOne } from '../store/ask.ts'
 import { type Answers, type Asked, type Decision, kindOf, type Request, sameRequest } from '../store/call.ts'
-import type { Store, Target } from '../store/store.ts'
+import type { Asks, Store, Target } from '../store/store.ts'
 import { decideByItself, decideInHalves, inLockOrder } from './in-halves.ts'
 import type { CallGroup, Decider, DeciderWork } from './queue.ts'
 import type { Watch } from './waits.ts'
@@ -17,6 +16,7 @@ export class AloneDecider implements Decider {
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
   readonly #store: Store
+  readonly #asks: Asks
   /** Whether the store knows what it has to know before the first statement. */
   #isLoaded: boolean
 
@@ -24,18 +24,19 @@ export class AloneDecider implements Decider {
     this.#alone = target
     this.#watch = watch
     this.#store = target.table.store
+    this.#asks = target.asks ?? this.#store
     this.#isLoaded = target.ensureTables === undefined
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
   #target({ sending }: DeciderWork, periodMs?: number): Target {
-    const { connection, table, namespace, commit, several } = this.#alone
+    const { connection, table, namespace, commit, asks } = this.#alone
     return {
       connection: telling(connection, sending),
       table,
       namespace,
       commit,
-      several,
+      asks,
       periodMs: periodMs ?? (this.#aheadMs === 0 ? undefined : Date.now() + this.#aheadMs),
     }
   }
@@ -47,7 +48,8 @@ export class AloneDecider implements Decider {
   ): Promise<readonly CallGroup[]> {
     if (!this.#isLoaded) await this.#load()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
-    const decideBy = (does: Does, asked: readonly CallGroup[]) => this.#decideBy(does, asked, done, work)
+    const decideBy = (does: keyof Asks, asked: readonly CallGroup[]) =>
+      this.#decideBy(does, asked, done, work)
     if (sorted[0]?.request.purpose === 'look') return decideBy('look', sorted)
     const missing = await decideBy('take', sorted)
     return missing.length > 0 ? decideBy('make', inLockOrder(missing)) : missing
@@ -80,7 +82,7 @@ export class AloneDecider implements Decider {
    * @param periodMs A time in the calendar period, if the database has returned one.
    */
   async #decideBy(
-    does: Does,
+    does: keyof Asks,
     groups: readonly CallGroup[],
     done: (group: CallGroup) => void,
     work: DeciderWork,
@@ -95,8 +97,7 @@ export class AloneDecider implements Decider {
       // An `await` takes time even without a promise.
       if (ensureTables) await ensureTables()
       const target = this.#target(work, periodMs)
-      const sent = () => (does === 'make' ? store.make(target, asked, false) : store[does](target, asked))
-      const answers = await this.#watch(() => retrying(sent))
+      const answers = await this.#watch(() => retrying(() => this.#asks[does](target, asked, false)))
       if (!asked[0]?.request.limiter.periodAt) return answers
       return answers.map((answer, place) => {
         const group = asked[place] as CallGroup
@@ -126,9 +127,6 @@ export class AloneDecider implements Decider {
   }
 }
 
-/** What statements for many keys do. */
-type Does = 'look' | 'take' | 'make'
-
 /** Decides one request. If another transaction holds its row, it waits. */
 export function decideOne(target: Target, one: Asked): Promise<Decision> {
   let asks = target
@@ -141,8 +139,8 @@ export function decideOne(target: Target, one: Asked): Promise<Decision> {
 }
 
 async function askForOne(target: Target, one: Asked): Promise<Decision | undefined> {
-  const store = target.table.store
-  if (one.request.purpose === 'look') return (await store.look(target, [one]))[0]
-  const [taken] = await askOne(target, one, true)
-  return taken ?? (await store.make(target, [one], true))[0]
+  const { asks = target.table.store } = target
+  if (one.request.purpose === 'look') return (await asks.look(target, [one], true))[0]
+  const [taken] = await asks.take(target, [one], true)
+  return taken ?? (await asks.make(target, [one], true))[0]
 }

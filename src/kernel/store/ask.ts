@@ -17,14 +17,15 @@ import { madeValues, manyValues, oneValues, takesLess } from './values.ts'
 
 // Each function runs one statement.
 
+/** Takes from rows, or adjusts them. For many keys it skips those that others hold, by the statement. */
 export function askToTake(
   target: Target,
   asked: readonly Asked[],
+  waits: boolean,
   statementOf: (source: TakeSource) => Statement,
 ): Promise<Answers> {
   const [first] = asked
-  if (target.several) return target.several.take(target, asked, false)
-  if (asked.length === 1 && first) return askOne(target, first, false)
+  if (asked.length === 1 && first) return askOne(target, first, waits)
   const form = statementForm(asked)
   return ask(target, asked, {
     name: form.name,
@@ -34,9 +35,7 @@ export function askToTake(
   })
 }
 
-/** Takes from the row of one key, or adjusts it. With `waits` it waits if another transaction holds the row. */
-export function askOne(target: Target, one: Asked, waits: boolean): Promise<Answers> {
-  if (target.several) return target.several.take(target, [one], waits)
+function askOne(target: Target, one: Asked, waits: boolean): Promise<Answers> {
   const form = statementForm([one])
   return ask(target, [one], {
     name: `${form.name} one ${waits}`,
@@ -47,7 +46,6 @@ export function askOne(target: Target, one: Asked, waits: boolean): Promise<Answ
 }
 
 export async function askToMake(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  if (target.several) return []
   const form = statementForm(asked)
   return ask(target, asked, {
     name: `make ${form.name} ${waits}`,
@@ -63,7 +61,6 @@ export function askToLook(
   asked: readonly Asked[],
   statementOf: (source: LookSource) => Statement,
 ): Promise<Answers> {
-  if (target.several) return target.several.look(target, asked)
   return ask(target, asked, {
     name: 'look',
     does: 'look',

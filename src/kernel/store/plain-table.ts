@@ -11,7 +11,7 @@ const sweeping = /* @__PURE__ */ onFirstUse(() => import('./sweep.ts'))
 export function plainTable(table: RateLimitTable): Table {
   const statements = statementsOf(table)
   const store: Store = {
-    take: (target, asked) => askToTake(target, asked, takeManyStatement),
+    take: (target, asked, waits) => askToTake(target, asked, waits, takeManyStatement),
     look: (target, asked) => askToLook(target, asked, lookStatement),
     make: askToMake,
     sweep: async (...sweep) => (await sweeping()).sweepTable({ table, statements }, ...sweep),

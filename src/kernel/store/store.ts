@@ -28,26 +28,27 @@ export interface Target {
   readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number | undefined
-  /** How calls take from keys that have other rows than one each, and look at them. No call makes such rows. */
-  readonly several?: SeveralRows | undefined
+  /** How calls are decided on keys that have other rows than one each. Default: by the table's store. */
+  readonly asks?: Asks | undefined
   /** Awaited before each statement outside of transactions. It creates missing tables. */
   readonly ensureTables?: (() => Promise<void>) | undefined
 }
 
-/** Keys that have other rows than one each. */
-export interface SeveralRows extends Pick<Store, 'look'> {
-  /** Takes from the rows of keys, or gives back to one of each. Unless it `waits`, it skips held rows. */
-  take(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers>
+/** Asks for the keys of calls that have one limiter. Unless it `waits`, it skips rows that others hold. */
+export type Ask = (target: Target, asked: readonly Asked[], waits: boolean) => Promise<Answers>
+
+/** How calls are decided. Only calls of one key wait. */
+export interface Asks {
+  /** Takes from rows, or gives back to them. */
+  readonly take: Ask
+  /** Looks at rows, and never waits. */
+  readonly look: Ask
+  /** Makes the missing rows. */
+  readonly make: Ask
 }
 
 /** How the rows of a table are decided, made and swept: on one server, or on several. */
-export interface Store {
-  /** Takes from the rows of many keys that have one limiter. It skips rows that others hold. */
-  take(target: Target, asked: readonly Asked[]): Promise<Answers>
-  /** Looks at the rows of many keys that have one limiter. */
-  look(target: Target, asked: readonly Asked[]): Promise<Answers>
-  /** Makes the missing rows of many keys that have one limiter. */
-  make(target: Target, asked: readonly Asked[], waits: boolean): Promise<Answers>
+export interface Store extends Asks {
   /** Deletes some expired rows of a prefix. Rows that others have locked stay. */
   sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number>
   /** The number of a key's shard. 0 until the shards are known. Keys of one shard share statements. */
