@@ -20,7 +20,7 @@ export function checkWithin(
   const ownMs = checker.alone.bounds?.time.ms ?? Number.POSITIVE_INFINITY
   const isRest = leftMs < ownMs
   const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
-  const bounds = { time, signal, onWaitOver: isRest ? () => {} : undefined }
+  const bounds = { time, signal, isRest }
   const giveBack = async (outcome: Outcome) => {
     // A late grant pays for the call if `onError` has let it pass.
     const hasPassed = await answering.then(

@@ -41,8 +41,8 @@ export async function lookAtSlots(
     else endTurnOf(checker, sought, found)
   }
   // This runs for each call. A spread with changes takes V8 a microsecond.
-  const { time, signal, onWaitOver }: Bounds<never> = caller.bounds ?? checker.alone.bounds ?? {}
-  return sendAlone(checker, sought, lookAt, { time, signal, onWaitOver, giveBack }, caller)
+  const { time, signal, isRest }: Bounds<never> = caller.bounds ?? checker.alone.bounds ?? {}
+  return sendAlone(checker, sought, lookAt, { time, signal, isRest, giveBack }, caller)
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */

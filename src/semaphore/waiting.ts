@@ -93,8 +93,8 @@ function lookWithin(
   const { signal } = wanted
   const sought = soughtBy(wanted, since, timeoutMs !== undefined)
   const { time } = checker.alone.bounds ?? {}
-  const isShorter = timeoutMs !== undefined && timeoutMs < (time?.ms ?? Number.POSITIVE_INFINITY)
-  const bounds = isShorter ? { time: new Timeout(timeoutMs), signal, onWaitOver: () => {} } : { time, signal }
+  const isRest = timeoutMs !== undefined && timeoutMs < (time?.ms ?? Number.POSITIVE_INFINITY)
+  const bounds = { time: isRest ? new Timeout(timeoutMs) : time, signal, isRest }
   return lookAtSlots(checker, sought, undefined, { bounds })
 }
 

@@ -66,9 +66,7 @@ export abstract class Admission<T, Late = never> implements Timed {
 
   over(): void {
     const error = timedOut(this.leave(), this.isContended)
-    const { onWaitOver } = this.bounds
-    if (onWaitOver) onWaitOver()
-    else if (!this.mayWait) this.circuit.failed(error, this.statement)
+    if (!this.bounds.isRest && !this.mayWait) this.circuit.failed(error, this.statement)
     this.reject(error)
   }
 

@@ -39,11 +39,8 @@ export interface Bounds<Late = Outcome> {
   readonly time?: CallDeadline | undefined
   /** As soon as this signal aborts. */
   readonly signal?: AbortSignal | undefined
-  /**
-   * Called when the time is over, if it is the rest of a wait of `blockUntilReady`. Its end says nothing about
-   * the database.
-   */
-  readonly onWaitOver?: (() => void) | undefined
+  /** Whether the time is the rest of a caller's wait. Its end says nothing about the database. */
+  readonly isRest?: boolean | undefined
   /** Gets a grant that comes after the wait has ended, to give it back. It never rejects. */
   readonly giveBack?: (late: Late) => Promise<void>
 }

@@ -12,7 +12,8 @@ import type { Target } from '../store/store.ts'
 import { refusalAt } from './admission.ts'
 import { type At, type Bounds, isCallTime } from './bounds.ts'
 import { Circuit } from './circuit.ts'
-import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
+import { forgetEverywhere, type Memory, register } from './denials.ts'
+import type { DenyCache } from './deny-cache.ts'
 import type { InAdvance, Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
@@ -37,7 +38,7 @@ export class Checker implements Memory, Parts {
   readonly #answered: (outcome: Outcome) => Answered
   readonly #dispatcher: Dispatcher
   /** Loaded before the first call that could use it. */
-  #denials: Denials | undefined
+  #denials: DenyCache | undefined
   /** Answers calls from units that were taken in advance. */
   readonly inAdvance: InAdvance | undefined
 

@@ -1,6 +1,5 @@
 import type { Moment } from '../base/moment.ts'
 import { quotedName } from '../database/table-name.ts'
-import type { Decision, Request } from '../store/call.ts'
 import type { Target } from '../store/store.ts'
 
 /** When a call was sent. */
@@ -16,16 +15,6 @@ export interface Memory {
   readonly rows: Target
   /** Forgets what may not hold for the key any more: its denials after a refund, everything after a reset. */
   forget(key: string, after: 'refund' | 'reset'): void
-}
-
-/** The denials that a limiter remembers. */
-export interface Denials extends Memory {
-  /** The denial that the database would give to this request. Undefined if the database has to decide. */
-  decide(request: Request): Decision | undefined
-  /** Notes when a request is sent, with the time of the injected clock. */
-  begin(clock: number | null): SentAt
-  /** Notes how the database decided a request. */
-  learn(request: Request, decision: Decision, place: number, sent: SentAt): void
 }
 
 /** The memories of all limiters of this process. */

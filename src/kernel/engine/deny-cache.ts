@@ -7,7 +7,7 @@ import { sameLimiter } from '../limits/limiter.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import { type Decision, isNeverDenied, neededBy, type Request } from '../store/call.ts'
 import type { Target } from '../store/store.ts'
-import { type Denials, register, type SentAt } from './denials.ts'
+import { type Memory, register, type SentAt } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
 interface Denial {
@@ -28,7 +28,7 @@ interface Denial {
  * denial ends as if it was decided when it was sent, and `retryAfter` counts as if it was decided when it was
  * received. The cache does not see what other processes take or give back meanwhile.
  */
-export class DenyCache implements Denials {
+export class DenyCache implements Memory {
   readonly rows: Target
   readonly #denials: LRU<Denial>
   /** Answers to calls that were sent before this time may be older than a refund. */
@@ -40,6 +40,7 @@ export class DenyCache implements Denials {
     register(this)
   }
 
+  /** The denial that the database would give to this request. Undefined if the database has to decide. */
   decide(call: Request): Decision | undefined {
     const { key, limiter, purpose } = call
     if (purpose !== 'take') return undefined
@@ -53,10 +54,12 @@ export class DenyCache implements Denials {
     return { ...snapshot, now: snapshot.now + Math.floor(leastPassedMs(decidedAt, now)), granted: 0 }
   }
 
+  /** Notes when a request is sent, with the time of the injected clock. */
   begin(clock: number | null): SentAt {
     return { at: momentBy(undefined), clock }
   }
 
+  /** Notes how the database decided a request. */
   learn(call: Request, decision: Decision, place: number, sent: SentAt): void {
     const { key, limiter, purpose, rate } = call
     // A look changes nothing.

@@ -49,11 +49,9 @@ export function calledBy(
   key: string,
   options: OptionsOfCall,
 ): LimiterCall | Promise<LimiterCall> {
-  return handle.checker.terms.hash ? calledOnHash(handle, key, options) : calledOn(handle, key, options)
-}
-
-async function calledOnHash(handle: Handle, key: string, options: OptionsOfCall): Promise<LimiterCall> {
-  return calledOn(handle, await handle.checker.stored(key), options)
+  const { hash } = handle.checker.terms
+  if (!hash) return calledOn(handle, key, options)
+  return hash(key).then((stored) => calledOn(handle, stored, options))
 }
 
 /**
