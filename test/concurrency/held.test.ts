@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
-import { type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
+import { type AllOptions, type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
 import { holdRows, untilWaiting } from '../support/locks.ts'
@@ -201,6 +201,31 @@ test('lists that wait for held rows do not delay those with new keys', async () 
   await holder.query('rollback')
   for (const { success } of await Promise.all(waiting)) expect(success).toBe(true)
   for (const key of held) expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 2 })
+})
+
+test('a list whose time is over behind others that wait for held rows was charged nothing', async () => {
+  const { db } = database.connect(12)
+  const common = { db, limiter, cleanupProbability: 0 }
+  const patient = new Ratelimit({ ...common, prefix: 'patient', timeout: false })
+  const hurried = new Ratelimit({ ...common, prefix: 'hurried', timeout: '500ms' })
+  const held = keysNamed('held', 4)
+  await all(patient, held)
+  await all(hurried, ['free', 'other'])
+  const holder = await holding('patient', held)
+  const once = { id: 'event', for: '1h' } as const
+  const listed = (ratelimit: Ratelimit, key: string, options?: AllOptions) =>
+    limitAll([{ ratelimit, key }], options)
+  const found = await db.transaction(async (tx) => {
+    // It inserts the row of the id.
+    await listed(hurried, 'other', { once, tx })
+    const waiting = held.map((key) => listed(patient, key))
+    await untilWaiting(database, 4)
+    const behind = await listed(hurried, 'free', { once }).catch((error: unknown) => error)
+    await holder.query('rollback')
+    await Promise.all(waiting)
+    return behind
+  })
+  expect(found).toMatchObject({ code: 'TIMEOUT', contended: true })
 })
 
 test('with held keys nothing is charged twice, and nothing is lost', async () => {

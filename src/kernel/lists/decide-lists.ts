@@ -19,7 +19,7 @@ import type { SharedList } from './shared-list.ts'
 export const decideLists: DecideTogether<SharedList, Found> = async (lists, isCommon, tell) => {
   for (const each of lists) {
     each.found = undefined
-    if (each.prepare) await each.prepare()
+    for (const ensureTables of each.ensures) await ensureTables()
   }
   const [first] = lists as readonly [SharedList]
   const atOnce = makesAtOnce(first)

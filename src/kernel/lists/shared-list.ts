@@ -14,7 +14,7 @@ export interface SharedList extends QueuedList {
   readonly watch: Watch
   readonly shapes: readonly ListRow[]
   /** Awaited before the first statement. */
-  readonly prepare: (() => Promise<void>) | undefined
+  readonly ensures: readonly (() => Promise<void>)[]
   isOver(): boolean
   /** What the last statement has found. */
   found: Found | undefined
@@ -24,7 +24,7 @@ export interface SharedList extends QueuedList {
 export function queued(
   list: List,
   watch: Watch,
-  prepare: SharedList['prepare'],
+  ensures: SharedList['ensures'],
   isOver: () => boolean,
 ): SharedList {
   const { rows, groups, connection, commit } = list
@@ -38,7 +38,7 @@ export function queued(
     list,
     watch,
     shapes,
-    prepare,
+    ensures,
     isOver,
     found: undefined,
     rows: rows.map(({ row }) => row),

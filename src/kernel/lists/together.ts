@@ -178,20 +178,16 @@ function chargeTogether(
   const { groups, notes } = list
   const own: List = { rows, groups, notes, connection, commit, periodsMs: undefined, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
-  const prepareAll = async () => {
-    for (const ensureTables of ensures) await ensureTables()
-  }
-  const prepare = ensures.length === 0 ? undefined : prepareAll
   const turn = inTurn
-    ? turnsOn(connection.db).enter(queued(own, watch, prepare, () => work.isOver))
+    ? turnsOn(connection.db).enter(queued(own, watch, ensures, () => work.isOver))
     : undefined
   if (turn) {
     work.mayWait = true
     work.isContended = turn.isBehind
   }
   const charge = async (found: Found | undefined) => {
-    work.mayWait = false
-    if (!turn) await prepare?.()
+    onSend(false, false)
+    if (!turn) for (const ensureTables of ensures) await ensureTables()
     let first = found
     const free = await retrying(() => {
       const given = first
@@ -199,8 +195,7 @@ function chargeTogether(
       return chargeFreeList(own, given)
     })
     if (free) return free
-    work.mayWait = true
-    work.isContended = true
+    onSend(false, true)
     await turn?.mayWait()
     return retrying(() => chargeList(own))
   }
