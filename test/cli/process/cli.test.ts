@@ -58,7 +58,7 @@ test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h'], ['top', '
 )
 
 test('--version', async () => {
-  expect(await run('--version')).toEqual({ code: 0, log: '0.1.0', error: '' })
+  expect(await run('--version')).toEqual({ code: 0, log: '0.2.0', error: '' })
 })
 
 test.each<[string, string[], string]>([
