@@ -38,7 +38,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'the database is asked when an injected clock goes back',
     'without inMemoryBlock no denial is remembered',
   ],
-  'behaviour/answers/plans-at-once.test.ts': ['share statements'],
+  'behaviour/answers/plans-at-once.test.ts': ['have one text', 'share statements'],
   'schedule/answers/schedule.test.ts': ['share a statement'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',

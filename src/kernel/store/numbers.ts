@@ -1,5 +1,6 @@
+import { onceFor } from '../base/once.ts'
 import { mustHave } from '../database/rows.ts'
-import type { Params, StoredLimiter } from '../limits/algorithm.ts'
+import type { AnyAlgorithm, Params, StoredLimiter } from '../limits/algorithm.ts'
 import { paramsAt, sameLimiter } from '../limits/limiter.ts'
 import { numberArray } from '../sql/calls.ts'
 
@@ -9,9 +10,15 @@ export interface CallNumbers {
   readonly params: Params
   /** Those of each call. Undefined if all have the same limit. */
   readonly each: readonly Params[] | undefined
-  /** Those that differ between the calls: their names and values. */
+  /** Those of which each call sends its own: their names and values. */
   readonly differing: readonly (readonly [string, string])[]
 }
+
+/**
+ * The names of the numbers in which limits of an algorithm have differed. Each set of names is another text of a
+ * statement, so they are only added: an algorithm has few texts, however its limits differ.
+ */
+const namesOf = /* @__PURE__ */ onceFor((_: AnyAlgorithm) => new Set<string>())
 
 /** @param time A time in the calendar period to send. */
 export function numbersOf<T>(
@@ -25,9 +32,8 @@ export function numbersOf<T>(
   if (calls.every((call) => sameLimiter(limiterOf(call), limiter)))
     return { params, each: undefined, differing: [] }
   const each = calls.map((call) => paramsAt(limiterOf(call), time))
-  const differing = Object.keys(params).flatMap((name) => {
-    const values = each.map((own) => mustHave(own[name]))
-    return values.some((value) => value !== params[name]) ? [[name, numberArray(values)] as const] : []
-  })
-  return { params, each, differing }
+  const names = namesOf(limiter.algorithm)
+  for (const name of Object.keys(params)) if (each.some((own) => own[name] !== params[name])) names.add(name)
+  const valuesOf = (name: string) => numberArray(each.map((own) => mustHave(own[name])))
+  return { params, each, differing: [...names].map((name) => [name, valuesOf(name)] as const) }
 }

@@ -143,6 +143,28 @@ test('each has the answer that it has alone', async () => {
   )
 })
 
+test('limits that differ in other numbers have one text, once those have differed', async () => {
+  const { db, statements } = watch(database.db)
+  const limiter = Ratelimit.tokenBucket(1, '1h', 1)
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'texts', cleanupProbability: 0 })
+  const first = (await textOf(Ratelimit.tokenBucket(2, '2h', 3))) as string
+  const others = [
+    Ratelimit.tokenBucket(1, '1h', 2),
+    Ratelimit.tokenBucket(2, '1h', 2),
+    Ratelimit.tokenBucket(1, '2h', 2),
+  ]
+  for (const other of others) expect(await textOf(other)).toBe(first)
+
+  async function textOf(other: Limiter): Promise<string | undefined> {
+    const [one, two] = ['customer 1', 'customer 2']
+    for (const key of [one, two]) await ratelimit.limit(key)
+    statements.length = 0
+    await Promise.all([ratelimit.limit(one), ratelimit.limit(two, { limiter: other })])
+    expect(statements).toHaveLength(1)
+    return statements[0]
+  }
+})
+
 test.each<[string, readonly Limiter[]]>([
   ['fixed windows', [1, 2, 3].map((tokens) => Ratelimit.fixedWindow(tokens, `${tokens}h`))],
   ['sliding windows', [1, 2, 3].map((tokens) => Ratelimit.slidingWindow(tokens, `${tokens}h`))],
