@@ -15,8 +15,8 @@ export interface CallNumbers {
 }
 
 /**
- * The names of the numbers in which limits of an algorithm have differed. Each set of names is another text of a
- * statement, so they are only added: an algorithm has few texts, however its limits differ.
+ * The names of the numbers in which limits of an algorithm have differed. A statement has a text for each set
+ * of names. Names are only added, so that there are few texts, however the limits differ.
  */
 const namesOf = /* @__PURE__ */ onceFor((_: AnyAlgorithm) => new Set<string>())
 
