@@ -66,7 +66,7 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
     known = undefined
     checkForm(seen, settling.costs)
     if (isSettled(seen)) return repeated(named, seen, settling, tx)
-    const open = await openOf(named, seen, tx)
+    const open = await inTurn(named, (own, place) => openOf(own, seen[place] as Opened, tx))
     try {
       return await settleOpen(open, settling, tx)
     } catch (error) {
@@ -141,16 +141,10 @@ async function repeated(
 
 const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
 
-/** Open estimates that were seen, with the shares in them. It reads these, and locks nothing. */
-export async function openOf(named: readonly Named[], seen: readonly Opened[], tx: At): Promise<Open[]> {
-  const open: Open[] = []
-  for (const [place, own] of named.entries())
-    open.push(openIn(own, seen[place] as Opened, isPaidByFunds(own.each) ? await openSharesOf(own, tx) : []))
-  return open
-}
-
-function openIn(own: Named, opened: Opened, shares: readonly OpenRow[]): Open {
+/** An open estimate that was seen, with the shares in it. It reads these, and locks nothing. */
+export async function openOf(own: Named, opened: Opened, tx: At): Promise<Open> {
   const { each, row } = own
+  const shares = isPaidByFunds(each) ? await openSharesOf(own, tx) : []
   const parts = shares.map(({ call, opened: { rate, madeMs } }) => {
     return { key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }
   })

@@ -1,6 +1,4 @@
-import { sql } from 'drizzle-orm'
 import type { AnyCredits } from '../any-credits.ts'
-import type { Named } from '../estimates/charged.ts'
 import { CLOSING, type Opened, openedIn } from '../estimates/estimate-row.ts'
 import { inTurn } from '../estimates/in-turn.ts'
 import { nameIn } from '../estimates/names.ts'
@@ -8,10 +6,10 @@ import type { OpenReservation } from '../estimates/read-open.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
+import type { Connection } from '../kernel/database/connection.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { distinct } from '../kernel/database/rows.ts'
-import { execute, type Row } from '../kernel/database/run.ts'
-import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import type { Checker } from '../kernel/engine/checker.ts'
 import { calledOn, handleOf } from '../kernel/engine/handles.ts'
 import { checkFunction, wordOf } from '../kernel/options/checks.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
@@ -20,6 +18,7 @@ import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { PlanOf } from '../shared/limiter-rows.ts'
 import { stateIn } from '../shared/number-columns.ts'
+import { inTransactionIf } from '../shared/transaction-if.ts'
 import { lockExpired } from './lock-expired.ts'
 
 /** Options of `settleExpired`. */
@@ -47,9 +46,7 @@ const EXPIRED_NAMES: NamesOf<SettlePlansOptions> = {
 }
 
 /** A reservation that `settleExpired` has ended. */
-export interface ExpiredReservation
-  extends OpenReservation,
-    Pick<Allowed, 'ended' | 'correction' | 'crossed'> {
+export interface ExpiredReservation extends OpenReservation, Pick<Allowed, 'correction' | 'crossed'> {
   /** How much was given back: 0 if the window that paid is over, unless its `grace` time lasts. */
   readonly returned: number
 }
@@ -102,34 +99,27 @@ export async function settleExpired(
   const handle = handleOf(of, 'Give a Quota, a Ratelimit or Credits of this version of the package.')
   const { checker } = handle
   if (limiterOf !== undefined) checkTakesLimiter(checker.terms.limiter)
-  const found = (await findFree(tx, checker, limit)).map((row) => ({
-    row: String(row['key']),
-    name: nameIn(String(row['key'])),
-    opened: openedIn(stateIn(row, CLOSING)) as Opened,
-  }))
-  const expired = found.toSorted(inOrder)
+  const connection = checker.where(tx)
+  const found = await findFree(connection, checker, limit)
   const [{ openOf, settleOpen }, { lockAll }] = await settling()
-  const plans = await inTurn(expired, async ({ name }) => limiterOf?.(name.key))
-  const own = await Promise.all(
-    expired.map(({ name: { key } }, place) => calledOn(handle, key, { rate: 0, limiter: plans[place] })),
-  )
-  const named = expired.map(({ row }, place) => ({ each: own[place] as LimiterCall, row, hasPlan: false }))
-  const seen = expired.map(({ opened }) => opened)
-  const open = await openOf(named, seen, tx)
-  const rows = open.flatMap((each) => each.rows)
-  await lockAll(open, rows, checker.where(tx))
+  const expired = await inTurn(found.toSorted(inOrder), async ({ row, key, id, opened }) => {
+    const limiter = await limiterOf?.(key)
+    const each = await calledOn(handle, key, { rate: 0, limiter })
+    return { key, id, limiter, open: await openOf({ each, row, hasPlan: false }, opened, tx) }
+  })
+  const opens = expired.map(({ open }) => open)
+  const rows = opens.flatMap((open) => open.rows)
+  await lockAll(opens, rows, connection)
   const ended: ExpiredReservation[] = []
-  for (const [place, each] of open.entries()) {
-    const { rate, endMs: expires } = each.opened
+  for (const { key, id, limiter, open } of expired) {
+    const { rate, endMs: expires } = open.opened
     const costs = { each: [as === 'release' ? 0 : rate] }
-    const settled = await settleOpen([each], { costs, limiters: [plans[place]] }, tx)
+    const settled = await settleOpen([open], { costs, limiters: [limiter] }, tx)
     const [answer] = settled?.results ?? []
     if (!answer) continue
-    const { key, id } = nameIn((named[place] as Named).row)
-    const { returned = 0, ended: period, correction, crossed } = answer
+    const { returned = 0, correction, crossed } = answer
     ended.push({
       ...{ key, id, rate, expires, returned },
-      ...(period ? { ended: period } : {}),
       ...(correction ? { correction } : {}),
       ...(crossed ? { crossed } : {}),
     })
@@ -137,32 +127,36 @@ export async function settleExpired(
   return ended
 }
 
+/** The row of a reservation that has expired. */
+interface ExpiredRow extends Pick<OpenReservation, 'key' | 'id'> {
+  readonly row: string
+  readonly opened: Opened
+}
+
 /**
  * Finds expired estimates that no other transaction has locked, and leaves them unlocked: a settlement locks
  * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
  */
 async function findFree(
-  tx: Database,
+  connection: Connection,
   { rows: { table, namespace } }: Checker,
   size: number,
-): Promise<readonly Row[]> {
+): Promise<readonly ExpiredRow[]> {
   const clock = namespace.clock?.() ?? null
   const prefix = RESERVED_PREFIX + namespace.prefix
-  await execute(tx, sql`savepoint ratelimit_expired`)
-  const rows = await lockExpired(table, tx, { prefix, clock, size })
-  await execute(tx, sql`rollback to savepoint ratelimit_expired`)
-  await execute(tx, sql`release savepoint ratelimit_expired`)
-  return distinct(rows, 'key', size)
+  const find = ({ db }: Connection) => lockExpired(table, db, { prefix, clock, size })
+  const rows = await inTransactionIf(connection, find, () => false)
+  return distinct(rows, 'key', size).flatMap((found) => {
+    const row = String(found['key'])
+    const opened = openedIn(stateIn(found, CLOSING))
+    return opened ? [{ ...nameIn(row), row, opened }] : []
+  })
 }
 
 function checkAboveZero(value: unknown, name: string): void {
   checkOption(Number.isSafeInteger(value) && Number(value) > 0, `${name} must be a whole number above 0.`)
 }
 
-interface FoundReservation {
-  readonly name: Pick<OpenReservation, 'key' | 'id'>
-}
-
-function inOrder({ name: one }: FoundReservation, { name: other }: FoundReservation): number {
+function inOrder(one: ExpiredRow, other: ExpiredRow): number {
   return compareText(one.key, other.key) || compareText(one.id, other.id)
 }
