@@ -10,20 +10,11 @@ import { answerOnce } from '../kernel/lists/limit-once.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { exactNumber } from '../shared/number-columns.ts'
 import { inDigits } from '../shared/readable.ts'
-import type {
-  Act,
-  Done,
-  Field,
-  FieldValues,
-  Held,
-  KeysAsked,
-  ShownKeys,
-  ShownParts,
-} from '../shared/shown.ts'
+import type { Act, Field, FieldValues, Held, KeysAsked, ShownKeys, ShownParts } from '../shared/shown.ts'
 import { balance } from './balance.ts'
 import { NEVER_MS } from './grant.ts'
 import { grantOnce } from './grant-balance.ts'
-import { grant, grantsOf, voidGrant } from './grants.ts'
+import { type GrantResult, grant, grantsOf, voidGrant } from './grants.ts'
 import { rowIn } from './keys.ts'
 import { accountOf, readUsage } from './read.ts'
 import type { Sums } from './seen.ts'
@@ -53,16 +44,10 @@ function idOfForm(once: string): string {
 export function shownUndated(checker: Checker): ShownParts {
   const callOn = (key: string, { amount }: FieldValues) =>
     callOf(checker.rows.namespace.prefix, balance(), key, { rate: Number(amount) })
-  const give: Act = {
-    ...{ name: 'grant', needs: 'grant', label: 'Grant' },
-    about: 'Add credits to what the key has.',
-    fields: [AMOUNT],
-    run: async (key, values) => {
-      const once = { id: idOfForm(values.once), for: '1d' } as const
-      const { remaining, repeated } = await grantOnce({ checker, call: callOn(key, values) }, once, undefined)
-      return granted(values, remaining, repeated)
-    },
-  }
+  const give = giving('Add credits to what the key has.', [AMOUNT], (key, values) => {
+    const once = { id: idOfForm(values.once), for: '1d' } as const
+    return grantOnce({ checker, call: callOn(key, values) }, once, undefined)
+  })
   const take: Act = {
     ...{ name: 'take back', needs: 'grant', label: 'Take back' },
     about: 'Charge credits as used. If the key has fewer, nothing is charged.',
@@ -89,9 +74,19 @@ export function shownUndated(checker: Checker): ShownParts {
   return { acts: [give, take] }
 }
 
-/** The same words each time, so that a log has the change even if the first time could not be written. */
-function granted(values: FieldValues, remaining: number, repeated: true | undefined): Done {
-  return { change: `${amountIn(values)} were granted.`, now: nowHas(remaining, repeated) }
+/** Says the same each time, so that a log has the change even if the first time could not be written. */
+function giving(
+  about: string,
+  fields: readonly Field[],
+  grants: (key: string, values: FieldValues) => Promise<GrantResult>,
+): Act {
+  return {
+    ...{ name: 'grant', needs: 'grant', label: 'Grant', about, fields },
+    run: async (key, values) => {
+      const { remaining, repeated } = await grants(key, values)
+      return { change: `${amountIn(values)} were granted.`, now: nowHas(remaining, repeated) }
+    },
+  }
 }
 
 function nowHas(remaining: number, repeated: true | undefined): string {
@@ -104,18 +99,11 @@ function amountIn({ amount }: FieldValues): string {
 
 export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts {
   const account = (key: string) => accountOf(checker, limiter, key)
-  const give: Act = {
-    ...{ name: 'grant', needs: 'grant', label: 'Grant' },
-    about: 'Add a grant to what the key has.',
-    fields: [AMOUNT, ENDS],
-    run: async (key, values) => {
-      const { once, amount, expires } = values
-      const ends = expires === 'never' ? {} : { expires: expires as Duration }
-      const options = { id: idOfForm(once), ...ends }
-      const { remaining, repeated } = await grant(account(key), Number(amount), options)
-      return granted(values, remaining, repeated)
-    },
-  }
+  const give = giving('Add a grant to what the key has.', [AMOUNT, ENDS], async (key, values) => {
+    const { once, amount, expires } = values
+    const ends = expires === 'never' ? undefined : (expires as Duration)
+    return grant(account(key), Number(amount), { id: idOfForm(once), expires: ends })
+  })
   const take: Act = {
     ...{ name: 'take back', needs: 'grant', label: 'Take back', of: 'grants' },
     about: 'End the grant now. What was used of it stays used.',

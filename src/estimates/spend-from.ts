@@ -155,45 +155,47 @@ async function spentOf(
   tx: Database | undefined,
 ): Promise<Spent> {
   const { payers, asked, decisions, status } = sent
+  const isDenied = status === 'not charged'
   const isRepeated = status === 'repeated'
-  const shares = decisions.isDone ? paidByEach(sent) : undefined
-  const granted = payers.map((_, place) => shares?.[place] ?? 0)
+  const shares = status === 'charged' ? paidByEach(sent) : undefined
+  const granted = shares ?? payers.map(() => 0)
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
     const found = sent.decisionsOf(payer)
     if (payer.purse) return payer.purse.answer(found, shares ? 'charged' : 'not charged')
-    const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
+    const blocked = isDenied ? denialOfBlocked(payer, sent) : undefined
     if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
   const results = answered.map(({ answer }) => answer)
-  if (openings && shares && !isRepeated) remember(openings, answered, asked, decisions)
-  const doesNothing = async (given: SettleAllOptions = {}) => {
-    checkOptions(given, SETTLING.settleAll)
-    return { granted, results }
+  if (openings && shares) remember(openings, answered, asked, decisions)
+  const settleCharged = () => {
+    if (openings && !isDenied) return settleOf(openings, isRepeated, tx)
+    const calls = payers.map(({ call }) => call)
+    return shares ? inMemory(calls, answered, tx, false) : OF_ANOTHER_CALL
   }
-  if (!shares && !isRepeated) {
-    const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
-    const blocks = asked.calls.map((each) => blockedUntil(asked, decisions, each) ?? 0)
-    const retryAfter = msUntilEnough(sources, least, Math.max(...blocks))
-    return { granted, results, success: false, retryAfter, release: doesNothing }
-  }
-  const calls = payers.map(({ call }) => call)
-  const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
-  const settle = await (openings ? settleOf(openings, isRepeated, tx) : charged())
+  const settle = await settleCharged()
   const commit: PaidSpending['commit'] = async (actual, given = {}) => {
     checkOptions(given, SETTLING.commitSpent)
     const { tx: at, limiters, debt = 'last' } = given
     return await own(settle({ costs: { total: actual, debt }, limiters }, at))
   }
-  const givesBack = async (given: SettleAllOptions = {}) => {
+  const release = async (given: SettleAllOptions = {}) => {
     checkOptions(given, SETTLING.settleAll)
-    return commit(0, given)
+    return settle === OF_ANOTHER_CALL ? { granted, results } : commit(0, given)
   }
-  const release = isRepeated && !openings ? doesNothing : givesBack
+  if (isDenied) return { granted, results, success: false, retryAfter: retryAfterOf(sent, least), release }
   const spent = { granted, results, success: true, retryAfter: 0, commit, release } as const
   return isRepeated ? { ...spent, repeated: true } : spent
+}
+
+/** Milliseconds until the limits together have the least, after all blocks. */
+function retryAfterOf(sent: SentPayers, least: number): number {
+  const { payers, asked, decisions } = sent
+  const blocks = asked.calls.map((each) => blockedUntil(asked, decisions, each) ?? 0)
+  const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
+  return msUntilEnough(sources, least, Math.max(...blocks))
 }
 
 /** The row of a limit as it was found, or the state of a limit without a row. */
@@ -205,8 +207,8 @@ function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers)
 function denialOfBlocked(payer: Payer, sent: SentPayers): Denied | undefined {
   const { limiter } = payer.call.call
   const snapshot = snapshotOf(payer, sent)
-  const own = blockedUntilOf(limiter, snapshot)
-  const until = Math.max(blockedUntil(sent.asked, sent.decisions, payer.call) ?? own ?? 0, own ?? 0)
+  const byGate = blockedUntil(sent.asked, sent.decisions, payer.call)
+  const until = Math.max(byGate ?? 0, blockedUntilOf(limiter, snapshot) ?? 0)
   return until > 0 ? behindBlock(denialUntil(limiter, snapshot, until), until) : undefined
 }
 
