@@ -114,9 +114,14 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
   if (!Number.isFinite(rate) || rate < 0) {
     throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number of 0 or more.')
   }
-  const isLeast = atLeast === undefined || (Number.isFinite(atLeast) && atLeast > 0 && atLeast <= rate)
+  // Less would make no difference to the rate, and nothing would be enough.
+  const isLeast =
+    atLeast === undefined || (Number.isFinite(atLeast) && atLeast <= rate && rate - atLeast < rate)
   if (!isLeast) {
-    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
+    throw new RatelimitError(
+      'INVALID_RATE',
+      'atLeast must be a number above 0 that makes a difference to the rate, and not above it.',
+    )
   }
   const isEnforced = calls.every(({ checker }) => !checker.terms.reporting.dryRun)
   checkOption(

@@ -88,10 +88,17 @@ test('with atLeast the limits give what they have together, and a denial writes 
   expect(denied.retryAfter).toBeGreaterThan(0)
   expect(await used()).toEqual([10, 5])
   if (least.success) expect(await least.commit(12)).toMatchObject({ granted: [10, 2] })
-  for (const atLeast of [0, -1, 41, Number.NaN]) {
-    await expect(spend(requests, { rate: 40, atLeast })).rejects.toMatchObject({
-      code: 'INVALID_RATE',
-    })
+  // 40 less 1e-17 is 40, and 2^53 - 1 less 0.4 is 2^53 - 1: nothing would be enough.
+  const all = Number.MAX_SAFE_INTEGER
+  for (const [rate, atLeast] of [
+    [40, 0],
+    [40, -1],
+    [40, 41],
+    [40, Number.NaN],
+    [40, 1e-17],
+    [all, 0.4],
+  ]) {
+    await expect(spend(requests, { rate, atLeast } as never)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   }
 })
 
