@@ -16,7 +16,7 @@ export function fundedCall(
   options: FundedOptions,
 ): PaidByFunds {
   const account = accountOf(checker, limiter, key)
-  const { rate, force = false, atLeast } = options
+  const { rate, force, atLeast } = options
   const call = callOf(checker.rows.namespace.prefix, limiter, key, { rate, force, atLeast })
-  return { checker, call, funds: fundsOf(account), force }
+  return { checker, call, funds: fundsOf(account) }
 }

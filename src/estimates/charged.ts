@@ -3,12 +3,11 @@ import { onceFor } from '../kernel/base/once.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { found } from '../kernel/lists/enough.ts'
 import { notedBy, type Paid } from '../kernel/lists/noting.ts'
-import type { Found } from '../kernel/lists/sending.ts'
-import type { CombinedCalls } from '../kernel/lists/together.ts'
 import type { Request } from '../kernel/store/call.ts'
 import type { ChargedIn } from './charged-in.ts'
 import { type Opened, openedAt, openedIn } from './estimate-row.ts'
 import { isPaidByFunds } from './funds.ts'
+import type { SentPayers } from './send-payers.ts'
 
 /** The estimate of one limit under a name. */
 export interface Named {
@@ -43,8 +42,7 @@ const rememberedBy = onceFor((_: Checker) => new Map<string, Opened>())
 export function remember(
   openings: readonly Opening[],
   answered: readonly Answered[],
-  { joined, rowOf }: CombinedCalls,
-  { looks }: Found,
+  { asked: { joined, rowOf }, found: { looks } }: SentPayers,
 ): void {
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return

@@ -73,7 +73,6 @@ export interface PayingFunds extends Funds {
 /** A call that funds pay. */
 export interface PaidByFunds extends FundedCall {
   readonly funds: PayingFunds
-  readonly force: boolean
 }
 
 export function isPaidByFunds(each: Pick<LimiterCall, 'checker'>): each is PaidByFunds {

@@ -6,8 +6,7 @@ import { watched } from '../kernel/engine/layers.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { nameOfRow } from '../kernel/lists/add-up.ts'
 import { reportsOf } from '../kernel/lists/limit-all.ts'
-import type { Found } from '../kernel/lists/sending.ts'
-import { type CombinedCalls, usedIds } from '../kernel/lists/together.ts'
+import { usedIds } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { requestFor } from '../kernel/store/call.ts'
 import { type Named, type Opening, remember } from './charged.ts'
@@ -19,7 +18,7 @@ import { inRows, looksAt } from './in-rows.ts'
 import { keyOfName, keyOfShare, namesOf, shareCheckers } from './names.ts'
 import type { Naming } from './options.ts'
 import { sendCalls } from './send-calls.ts'
-import type { NotesOfCalls, Payer } from './send-payers.ts'
+import type { NotesOfCalls, Payer, SentPayers } from './send-payers.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 
@@ -42,9 +41,8 @@ export async function chargeNamed(
   const openings = await openingsOf(calls, name)
   const charge = async () => {
     const { answered, sent } = await sendCalls(calls, tx, { notes: (payers) => notesOf(openings, payers) })
-    const { asked, decisions } = sent
-    checkNames(asked, decisions)
-    remember(openings, answered, asked, decisions)
+    checkNames(sent)
+    remember(openings, answered, sent)
     return answered
   }
   const answered = await watched(calls, tx, charge, reportsOf)
@@ -57,8 +55,8 @@ export async function chargeNamed(
  *
  * @throws RatelimitError `OTHER_RESERVATION`
  */
-export function checkNames(asked: CombinedCalls, decisions: Found): void {
-  const used = usedIds(asked, decisions)
+export function checkNames({ asked, found }: SentPayers): void {
+  const used = usedIds(asked, found)
   if (used.length === 0 || used.length === asked.ids.length) return
   throw new RatelimitError(
     'OTHER_RESERVATION',

@@ -1,6 +1,7 @@
 import { lru } from 'tiny-lru'
 import { afterCalls, isRequest } from '../kernel/answers/outcome.ts'
 import type { At } from '../kernel/engine/bounds.ts'
+import type { CombinedCalls } from '../kernel/lists/together.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import type { Payer, SentPayers, SentWith } from './send-payers.ts'
 
@@ -17,7 +18,7 @@ const lacking = /* @__PURE__ */ lru<true>(10_000, 60_000)
 export async function paidByFirst(
   payers: readonly Payer[],
   { ids, notes, shared }: SentWith,
-  { asked, groups }: Pick<SentPayers, 'asked' | 'groups'>,
+  asked: CombinedCalls,
   tx: At,
 ): Promise<SentPayers | undefined> {
   const [first, ...others] = payers as readonly [Payer, ...Payer[]]
@@ -39,11 +40,9 @@ export async function paidByFirst(
   const ended = place === 0 ? decision.ended : undefined
   const own: Decision = { now, params, state, granted: 1, share: call.rate, ended }
   return {
-    payers: [first, ...others.map((payer) => ({ ...payer, rows: [] }))],
+    payers: [{ ...first, decisions: [own] }, ...others.map((payer) => ({ ...payer, decisions: [] }))],
     asked,
-    decisions: { isDone: true, looks: new Map([[row, own]]) },
+    found: { isDone: true, looks: new Map([[row, own]]) },
     status: 'charged',
-    groups,
-    decisionsOf: (payer) => (payer === first ? [own] : []),
   }
 }

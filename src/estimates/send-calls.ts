@@ -25,20 +25,19 @@ export async function sendCalls(
   sentWith: SentWith,
 ): Promise<SentCalls> {
   const sent = await withFunds(calls, takeFrom, tx, sentWith)
-  const { payers, asked, decisions, status } = sent
+  const { payers, asked, found, status } = sent
   const plain = payers.flatMap(({ call, purse }) => (purse ? [] : [call]))
-  const others = answersIn({ ...asked, calls: plain }, decisions).values()
-  const answered = payers.map((payer) =>
-    payer.purse
-      ? fundedAnswer(payer.call, payer.purse.answer(sent.decisionsOf(payer), status))
-      : (others.next().value as Answered),
+  const others = answersIn({ ...asked, calls: plain }, found).values()
+  const answered = payers.map(({ call, purse, decisions }) =>
+    purse ? fundedAnswer(call, purse.answer(decisions, status)) : (others.next().value as Answered),
   )
   return { sent, answered }
 }
 
-function takeFrom({ funds, call, force }: PaidByFunds, at: At) {
+function takeFrom({ funds, call }: PaidByFunds, at: At) {
+  const lacking = call.purpose === 'adjust' ? 'owed' : 'denied'
   const as = call.reserved > 0 ? 'reserve' : undefined
-  return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
+  return funds.take({ rate: call.rate, least: neededBy(call), lacking, as }, at)
 }
 
 /** The answer to a call that funds pay. */

@@ -1,7 +1,7 @@
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { isFound } from '../kernel/engine/funds.ts'
-import { found, paidIn } from '../kernel/lists/enough.ts'
+import { found } from '../kernel/lists/enough.ts'
 import type { Found, Group, List } from '../kernel/lists/sending.ts'
 import { askedOf, type CombinedCalls, isRepeated, takeTogether } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
@@ -16,14 +16,18 @@ export interface Payer {
   readonly purse: Purse | undefined
 }
 
+/** A payer after its rows were sent. */
+export interface SentPayer extends Payer {
+  /** The decisions on its rows. None for a limit without a row, and if others have paid alone. */
+  readonly decisions: readonly Decision[]
+}
+
 /** How the rows of payers were charged. */
 export interface SentPayers {
-  readonly payers: readonly Payer[]
+  readonly payers: readonly SentPayer[]
   readonly asked: CombinedCalls
-  readonly decisions: Found
+  readonly found: Found
   readonly status: ListStatus
-  readonly groups: readonly Group[]
-  decisionsOf(payer: Payer): readonly Decision[]
 }
 
 export type NotesOfCalls = ReadonlyMap<LimiterCall, readonly LimiterCall[]>
@@ -46,20 +50,16 @@ export function byItself(call: LimiterCall): Payer {
 /** Sends the rows of payers as a list. */
 export async function sendPayers(payers: readonly Payer[], tx: At, sentWith: SentWith): Promise<SentPayers> {
   const { asked, groups, notes } = listOfPayers(payers, tx, sentWith)
-  const { rowOf } = asked
-  const decisions = await takeTogether(asked, { groups, notes })
-  const status = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
+  const own = await takeTogether(asked, { groups, notes })
+  const decisionOn = (each: LimiterCall) => {
+    const row = asked.rowOf.get(each)
+    return row ? [found(own.looks, row)] : []
+  }
   return {
-    payers,
+    payers: payers.map((payer) => ({ ...payer, decisions: payer.rows.flatMap(decisionOn) })),
     asked,
-    decisions,
-    status,
-    groups,
-    decisionsOf: ({ rows }): readonly Decision[] =>
-      rows.flatMap((each) => {
-        const row = rowOf.get(each)
-        return row ? [found(decisions.looks, row)] : []
-      }),
+    found: own,
+    status: isRepeated(asked, own) ? 'repeated' : own.isDone ? 'charged' : 'not charged',
   }
 }
 
@@ -97,10 +97,15 @@ export function listOfPayers(
 
 const NONE: NotesOfCalls = new Map()
 
-/** What each payer has paid of the rate that they share. */
-export function paidByEach({ payers, groups, decisions }: SentPayers): readonly number[] {
-  const shares = groups.flatMap((group) => paidIn(group, decisions.looks)).values()
-  return payers.map(({ rows }) => rows.reduce((sum) => sum + (shares.next().value as number), 0))
+/** What each has paid of a rate that they share. A limit without a row has paid what the others have not. */
+export function sharesIn(rate: number, payers: readonly SentPayer[]): readonly number[] {
+  let rest = rate
+  return payers.map(({ purse, decisions }) => {
+    const paysRest = !purse && decisions.length === 0
+    const own = paysRest ? rest : decisions.reduce((sum, { share = 0 }) => sum + share, 0)
+    rest -= own
+    return own
+  })
 }
 
 function groupsOf(payers: readonly Payer[], asked: CombinedCalls): Group[] {

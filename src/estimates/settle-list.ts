@@ -4,10 +4,10 @@ import type { Allowed } from '../kernel/answers/results.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { found } from '../kernel/lists/enough.ts'
-import { partsOf, shareOf } from '../kernel/lists/parts.ts'
+import { partsOf } from '../kernel/lists/parts.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import { isPaidByFunds, type PaidByFunds, type PayingCall, type Purse } from './funds.ts'
-import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
+import { type SentPayer, type SentPayers, sharesIn } from './send-payers.ts'
 import { differenceOf, mayBeLate, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 import { withFunds } from './with-funds.ts'
 
@@ -56,13 +56,10 @@ export async function settleList(
   if (sent.status === 'repeated') return undefined
   const { payers } = sent
   if (sent.status === 'not charged')
-    return { looks: payers.map((payer) => (payer.purse ? undefined : sent.decisionsOf(payer)[0])) }
-  if (!missing) return { answers: payers.map((_, place) => answerAt(place, settled, sent)) }
-  const shares = paidByEach(sent)
-  const answers = payers.map((payer, place) =>
-    answerToShare(shares[place] as number, settled[place] as Settled, payer, sent),
-  )
-  return { answers, shares }
+    return { looks: payers.map(({ purse, decisions }) => (purse ? undefined : decisions[0])) }
+  const shares = missing ? sharesIn(missing.rate, payers) : payers.map(() => 0)
+  const paid = settled.map((each, place) => ({ ...each, actual: each.actual + (shares[place] as number) }))
+  return { answers: payers.map((_, place) => answerAt(place, paid, sent)), shares }
 }
 
 /** The call that settles an estimate, or that also pays a part of what is missing. It is never denied. */
@@ -92,13 +89,13 @@ function purseFor(settled: Settled, place: number, missing: Missing | undefined,
 function answerAt(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
   const { payers } = sent
   const own = settled[place] as Settled
-  const { call, purse } = payers[place] as Payer
-  if (purse) return purse.answer(sent.decisionsOf(payers[place] as Payer), sent.status).answer as Allowed
+  const { call, purse, decisions } = payers[place] as SentPayer
+  if (purse) return purse.answer(decisions, sent.status).answer as Allowed
   const { rowOf, unlimited } = sent.asked
   const row = rowOf.get(call)
   if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
-  const outcome = partsOf(row, found(sent.decisions.looks, row)).at(-1) as Outcome
-  const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as Payer).call) === row)
+  const outcome = partsOf(row, found(sent.found.looks, row)).at(-1) as Outcome
+  const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as SentPayer).call) === row)
   if (ofRow[0] === own) return settledAnswer(outcome, sumOfSettled(ofRow), row.reporting)
   // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
   const decision = { ...outcome.decision, ended: undefined }
@@ -114,14 +111,4 @@ function sumOfSettled(settled: readonly Settled[]): Settled {
   const rate = settled.reduce((sum, { estimate }) => sum + estimate.paid.rate, 0)
   const actual = settled.reduce((sum, each) => sum + each.actual, 0)
   return { ...first, actual, estimate: { ...first.estimate, paid: { ...paid, rate } } }
-}
-
-/** The answer of a limit that has paid a share of what was missing, too. */
-function answerToShare(share: number, settled: Settled, payer: Payer, sent: SentPayers): Allowed {
-  const { call, purse } = payer
-  const decisions = sent.decisionsOf(payer)
-  if (purse) return purse.answer(decisions, sent.status).answer as Allowed
-  const outcome = shareOf(call.call, decisions[0] ?? found(sent.asked.unlimited, call).decision, share)
-  const actual = settled.actual + share
-  return settledAnswer(outcome, { ...settled, actual }, call.checker.terms.reporting)
 }

@@ -11,6 +11,7 @@ import type { Report } from '../kernel/engine/watch.ts'
 import { own, RatelimitError } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { shareOf } from '../kernel/lists/parts.ts'
+import type { Group } from '../kernel/lists/sending.ts'
 import type { Source } from '../kernel/lists/shares.ts'
 import { blockedUntil, withoutRow } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
@@ -21,7 +22,7 @@ import type { PaidByFunds } from './funds.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { checkNames, notesOf, openingsOf, settleOf } from './named.ts'
 import type { Naming, SpendOptions } from './options.ts'
-import { type Payer, paidByEach, type SentPayers } from './send-payers.ts'
+import { type Payer, type SentPayer, type SentPayers, sharesIn } from './send-payers.ts'
 import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
 import { msUntilEnough } from './shares.ts'
@@ -142,8 +143,8 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   const asked = openings?.map(({ each }) => each) ?? calls
   const notes = openings && ((payers: readonly Payer[]) => notesOf(openings, payers))
   const sent = await withFunds(asked, find, tx, { ids, notes, shared: { rate, least } })
-  if (openings) checkNames(sent.asked, sent.decisions)
-  return spentOf(sent, least, openings, tx)
+  if (openings) checkNames(sent)
+  return spentOf(sent, { rate, least }, openings, tx)
 }
 
 /** The estimates of a call with a name. */
@@ -155,26 +156,25 @@ async function openingsFor(calls: readonly LimiterCall[], name: Naming): Promise
 
 async function spentOf(
   sent: SentPayers,
-  least: number,
+  { rate, least }: Pick<Group, 'rate' | 'least'>,
   openings: readonly Opening[] | undefined,
   tx: Database | undefined,
 ): Promise<Spent> {
-  const { payers, asked, decisions, status } = sent
+  const { payers, status } = sent
   const isDenied = status === 'not charged'
   const isRepeated = status === 'repeated'
-  const shares = status === 'charged' ? paidByEach(sent) : undefined
+  const shares = status === 'charged' ? sharesIn(rate, payers) : undefined
   const granted = shares ?? payers.map(() => 0)
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
-    const found = sent.decisionsOf(payer)
-    if (payer.purse) return payer.purse.answer(found, shares ? 'charged' : 'not charged')
+    if (payer.purse) return payer.purse.answer(payer.decisions, shares ? 'charged' : 'not charged')
     const blocked = isDenied ? denialOfBlocked(payer, sent) : undefined
     if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
   const results = answered.map(({ answer }) => answer)
-  if (openings && shares) remember(openings, answered, asked, decisions)
+  if (openings && shares) remember(openings, answered, sent)
   const settleCharged = () => {
     if (openings && !isDenied) return settleOf(openings, isRepeated, tx)
     const calls = payers.map(({ call }) => call)
@@ -197,31 +197,30 @@ async function spentOf(
 
 /** Milliseconds until the limits together have the least, after all blocks. */
 function retryAfterOf(sent: SentPayers, least: number): number {
-  const { payers, asked, decisions } = sent
-  const blocks = asked.calls.map((each) => blockedUntil(asked, decisions, each) ?? 0)
+  const { payers, asked, found } = sent
+  const blocks = asked.calls.map((each) => blockedUntil(asked, found, each) ?? 0)
   const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
   return msUntilEnough(sources, least, Math.max(...blocks))
 }
 
 /** The row of a limit as it was found, or the state of a limit without a row. */
-function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers): Decision {
-  return decisionsOf(payer)[0] ?? withoutRow(asked, decisions.looks, payer.call)
+function snapshotOf({ call, decisions }: SentPayer, { asked, found }: SentPayers): Decision {
+  return decisions[0] ?? withoutRow(asked, found.looks, call)
 }
 
 /** The denial of a limit whose key is blocked. Undefined if it is not. */
-function denialOfBlocked(payer: Payer, sent: SentPayers): Denied | undefined {
+function denialOfBlocked(payer: SentPayer, sent: SentPayers): Denied | undefined {
   const { limiter } = payer.call.call
   const snapshot = snapshotOf(payer, sent)
-  const byGate = blockedUntil(sent.asked, sent.decisions, payer.call)
+  const byGate = blockedUntil(sent.asked, sent.found, payer.call)
   const until = Math.max(byGate ?? 0, blockedUntilOf(limiter, snapshot) ?? 0)
   return until > 0 ? behindBlock(denialUntil(limiter, snapshot, until), until) : undefined
 }
 
 /** What a payer has to pay with. */
-function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
-  const { call, purse, rows } = payer
+function sourcesOf(payer: SentPayer, sent: SentPayers): Source[] {
+  const { call, purse, rows, decisions } = payer
   if (!purse) return [{ call: call.call, snapshot: snapshotOf(payer, sent) }]
-  const decisions = sent.decisionsOf(payer)
   return rows.map(({ call: own, pays, endsAt }, place) => {
     return { call: own, snapshot: decisions[place] as Decision, pays, endsAt }
   })

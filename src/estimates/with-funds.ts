@@ -47,16 +47,15 @@ async function sendFound(
   sentWith: SentWith,
 ): Promise<SentPayers> {
   checkDifferent(calls)
-  const { asked, groups } = listOfPayers(calls.map(byItself), at, sentWith)
+  const { asked } = listOfPayers(calls.map(byItself), at, sentWith)
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find, at)
-  const paid = await paidByFirst(payers, sentWith, { asked, groups }, at)
+  const paid = await paidByFirst(payers, sentWith, asked, at)
   if (paid) return paid
   return untilDone('took from the credits', async () => {
-    const own = payers
-    const sent = await attempt(checker, at, (tx) => sendPayers(own, tx, sentWith))
+    const sent = await attempt(checker, at, (tx) => sendPayers(payers, tx, sentWith))
     if (sent.status !== 'not charged') return sent
-    const lacked = own.map((payer) => payer.purse?.lacked(sent.decisionsOf(payer)))
+    const lacked = sent.payers.map(({ purse, decisions }) => purse?.lacked(decisions))
     if (lacked.every((had) => had === undefined)) return sent
     payers = await findAll(calls, find, at)
     const hasMore = lacked.every((had, place) => had === undefined || had < (payers[place]?.purse?.has ?? 0))
