@@ -12,7 +12,7 @@ import { own, RatelimitError } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { shareOf } from '../kernel/lists/parts.ts'
 import type { Group } from '../kernel/lists/sending.ts'
-import type { Source } from '../kernel/lists/shares.ts'
+import { type Source, spareOf } from '../kernel/lists/shares.ts'
 import { blockedUntil, withoutRow } from '../kernel/lists/together.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Decision } from '../kernel/store/call.ts'
@@ -115,9 +115,10 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
   if (!Number.isFinite(rate) || rate < 0) {
     throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number of 0 or more.')
   }
-  // Less would make no difference to the rate, and nothing would be enough.
+  // Of less, nothing would be enough.
   const isLeast =
-    atLeast === undefined || (Number.isFinite(atLeast) && atLeast <= rate && rate - atLeast < rate)
+    atLeast === undefined ||
+    (Number.isFinite(atLeast) && atLeast <= rate && spareOf({ rate, least: atLeast }) < rate)
   if (!isLeast) {
     throw new RatelimitError(
       'INVALID_RATE',

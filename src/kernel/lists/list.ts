@@ -26,6 +26,7 @@ import {
   shapeOf,
   sharedValuesOf,
 } from './shape.ts'
+import { spareOf } from './shares.ts'
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
@@ -141,9 +142,9 @@ function paysOf(groups: readonly Group[], row: RowRequest): Pays | undefined {
 
 /** What is sent of the groups: the rate of each, and how much of it need not be paid. */
 export function sentOfGroups(groups: readonly Group[]): readonly (readonly [string, number])[] {
-  return groups.flatMap(({ rate, least }, place) => [
-    [ofGroup(place, 'rate'), rate] as const,
-    [ofGroup(place, 'spare'), rate - least] as const,
+  return groups.flatMap((group, place) => [
+    [ofGroup(place, 'rate'), group.rate] as const,
+    [ofGroup(place, 'spare'), spareOf(group)] as const,
   ])
 }
 

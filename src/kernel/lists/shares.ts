@@ -1,4 +1,5 @@
 import { availableIn, unitsIn } from '../answers/capacity.ts'
+import { TOLERANCE } from '../limits/bucket.ts'
 import type { Snapshot } from '../limits/search.ts'
 import type { Pays } from '../sql/list-row.ts'
 import type { Call } from '../store/call.ts'
@@ -23,7 +24,15 @@ export function sharesOf(
   least: number,
 ): readonly number[] | undefined {
   const { shares, rest } = takenFrom(sources, rate)
-  return rest <= rate - least ? shares : undefined
+  return rest <= spareOf({ rate, least }) ? shares : undefined
+}
+
+/**
+ * How much of a group's rate need not be paid. What the rows have may add up to a little less than the least,
+ * because it is rounded.
+ */
+export function spareOf({ rate, least }: { readonly rate: number; readonly least: number }): number {
+  return rate === least ? 0 : rate - least + TOLERANCE
 }
 
 /** The share of each limit, and the rest that they cannot pay. */

@@ -88,7 +88,7 @@ test('with atLeast the limits give what they have together, and a denial writes 
   expect(denied.retryAfter).toBeGreaterThan(0)
   expect(await used()).toEqual([10, 5])
   if (least.success) expect(await least.commit(12)).toMatchObject({ granted: [10, 2] })
-  // 40 less 1e-17 is 40, and 2^53 - 1 less 0.4 is 2^53 - 1: nothing would be enough.
+  // Tokens carry an epsilon of 1e-9, and 2^53 - 1 less 0.4 is 2^53 - 1: nothing would be enough.
   const all = Number.MAX_SAFE_INTEGER
   for (const [rate, atLeast] of [
     [40, 0],
@@ -96,10 +96,30 @@ test('with atLeast the limits give what they have together, and a denial writes 
     [40, 41],
     [40, Number.NaN],
     [40, 1e-17],
+    [1, 1e-9],
     [all, 0.4],
   ]) {
     await expect(spend(requests, { rate, atLeast } as never)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   }
+})
+
+test('fractions that add up to a little less than atLeast in doubles are enough', async () => {
+  const { quota: first, clock } = quotaOn(database, Ratelimit.tokenBucket(1, '1d', 1))
+  const { quota: second } = quotaOn(database, Ratelimit.tokenBucket(1, '1d', 1), { clock: clock.now })
+  const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'key' }))
+  await first.limit('key', { rate: 0.9 })
+  await second.limit('key', { rate: 0.8 })
+  // 1 - 0.1 - 0.2 is above 1 - 0.3.
+  const spent = await spend(requests, { rate: 1, atLeast: 0.3 })
+  expect(spent).toMatchObject({ success: true, retryAfter: 0 })
+  expect(spent.granted[0]).toBeCloseTo(0.1, 12)
+  expect(spent.granted[1]).toBeCloseTo(0.2, 12)
+  const denied = await spend(requests, { rate: 1, atLeast: 0.3 })
+  expect(denied.success).toBe(false)
+  clock.advance(denied.retryAfter - 1)
+  expect(await spend(requests, { rate: 1, atLeast: 0.3 })).toMatchObject({ success: false, retryAfter: 1 })
+  clock.advance(1)
+  expect(await spend(requests, { rate: 1, atLeast: 0.3 })).toMatchObject({ success: true })
 })
 
 test('it is settled once, and again after a rollback', async () => {
