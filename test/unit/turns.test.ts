@@ -22,8 +22,17 @@ interface Named extends QueuedList {
   readonly name: string
 }
 
-function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[] } {
+/** A list that is decided by itself. */
+interface Alone {
+  readonly name: string
+  readonly found: string | undefined
+  mayWait(): Promise<void>
+  end(): Promise<void>
+}
+
+function turnsOf() {
   const sent: Sent[] = []
+  const alone: Alone[] = []
   const turns = new Turns<Named, string>(
     (lists, isCommon, tell) =>
       new Promise((resolve) => {
@@ -37,8 +46,16 @@ function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[
           },
         })
       }),
+    ({ name }, found, mayWait) =>
+      new Promise((resolve) => {
+        const end = () => {
+          resolve(`${name} alone`)
+          return settled()
+        }
+        alone.push({ name, found, mayWait, end })
+      }),
   )
-  return { turns, sent }
+  return { turns, sent, alone }
 }
 
 function list(name: string, rows: readonly string[], shares?: readonly (number | undefined)[]): Named {
@@ -52,6 +69,10 @@ function settled(): Promise<void> {
 
 async function hasCome(turn: Turn<string>): Promise<string | undefined | false> {
   return Promise.race([turn.comes, settled().then((): false => false)])
+}
+
+function never(): Promise<string> {
+  return new Promise(() => {})
 }
 
 /** The one statement that is under way. */
@@ -228,7 +249,7 @@ test('a few lists do not wait for each other', async () => {
 })
 
 test('an undecided list goes on alone, before the lists behind it', async () => {
-  const { turns, sent } = turnsOf()
+  const { turns, sent, alone } = turnsOf()
   const [first, second, behind] = [
     turns.enter(list('first', ['a'])),
     turns.enter(list('second', ['b'])),
@@ -237,43 +258,61 @@ test('an undecided list goes on alone, before the lists behind it', async () => 
   await settled()
   await sent[0]?.end(['first'])
   expect(await hasCome(second)).toBe('second')
-  expect(await hasCome(first)).toBe('first')
+  expect(alone).toMatchObject([{ name: 'first', found: 'first' }])
   expect(sent).toHaveLength(1)
-  first.leave()
-  await settled()
+  await alone[0]?.end()
+  expect(await hasCome(first)).toBe('first alone')
   expect(sent[1]?.lists).toEqual(['behind'])
   await sent[1]?.end()
   expect(await hasCome(behind)).toBe('behind')
 })
 
 test('of undecided lists with a common row the first goes on alone, and the others share one more statement', async () => {
-  const { turns, sent } = turnsOf()
+  const { turns, sent, alone } = turnsOf()
+  const names = () => alone.map(({ name }) => name)
   const all = ['a', 'b', 'c'].map((name) => turns.enter(list(name, ['everybody', name], [1, undefined])))
   await settled()
   await sent[0]?.end(['a', 'b', 'c'])
-  const [first, second, third] = all as [Turn<string>, Turn<string>, Turn<string>]
-  expect([await hasCome(first), await hasCome(second)]).toEqual(['a', false])
+  expect(names()).toEqual(['a'])
   expect(sent).toHaveLength(1)
-  first.leave()
-  await settled()
+  await alone[0]?.end()
   expect(sent[1]?.lists).toEqual(['b', 'c'])
   // Then each goes alone, in its turn.
   await sent[1]?.end(['b', 'c'])
-  expect([await hasCome(second), await hasCome(third)]).toEqual(['b', false])
-  second.leave()
-  expect(await hasCome(third)).toBe('c')
+  expect(names()).toEqual(['a', 'b'])
+  await alone[1]?.end()
+  expect(names()).toEqual(['a', 'b', 'c'])
+  await alone[2]?.end()
+  expect(await Promise.all(all.map(hasCome))).toEqual(['a alone', 'b alone', 'c alone'])
 })
 
 test('four lists go on alone at once, and the next when one has ended', async () => {
-  const { turns, sent } = turnsOf()
+  const { turns, sent, alone } = turnsOf()
   const names = ['a', 'b', 'c', 'd', 'e']
-  const all = names.map((name) => turns.enter(list(name, [name])))
+  for (const name of names) turns.enter(list(name, [name]))
   await settled()
   await sent[0]?.end(names)
-  const last = all[4] as Turn<string>
-  expect(await hasCome(last)).toBe(false)
-  all[2]?.leave()
-  expect(await hasCome(last)).toBe('e')
+  expect(alone.map(({ name }) => name)).toEqual(['a', 'b', 'c', 'd'])
+  await alone[2]?.end()
+  expect(alone.map(({ name }) => name)).toEqual(names)
+})
+
+test('lists that may wait for rows leave their places to others, and four may wait at once', async () => {
+  const { turns, sent, alone } = turnsOf()
+  const names = ['a', 'b', 'c', 'd', 'e', 'f']
+  for (const name of names) turns.enter(list(name, [name]))
+  await settled()
+  await sent[0]?.end(names)
+  const waiting: string[] = []
+  const wait = ({ name, mayWait }: Alone) => void mayWait().then(() => waiting.push(name))
+  for (const each of alone.splice(0)) wait(each)
+  await settled()
+  expect(waiting).toEqual(['a', 'b', 'c', 'd'])
+  expect(alone.map(({ name }) => name)).toEqual(['e', 'f'])
+  const [last] = alone as [Alone]
+  wait(last)
+  await settled()
+  expect(waiting).toHaveLength(4)
 })
 
 test('the lists behind one that gives up go on, whether it waited or was under way', async () => {
@@ -311,14 +350,13 @@ test('a statement goes on for the others when one of its callers gives up', asyn
 })
 
 test('lists whose callers have given up wait for no slot', async () => {
-  const { turns, sent } = turnsOf()
-  const all = [list('first', ['a']), list('second', ['b'])].map((each) => turns.enter(each))
+  const { turns, sent, alone } = turnsOf()
+  const all = ['a', 'b', 'c', 'd', 'e'].map((row) => turns.enter(list(row, [row])))
   await settled()
   for (const turn of all) turn.giveUp()
-  await only(sent).end(['first', 'second'])
-  expect(await Promise.all(all.map(hasCome))).toEqual(['first', 'second'])
-  const waits = all.map((turn) => turn.mayWait().then(() => true))
-  expect(await Promise.race([Promise.all(waits), settled()])).toEqual([true, true])
+  await only(sent).end(['a', 'b', 'c', 'd', 'e'])
+  const waits = alone.map(({ mayWait }) => mayWait().then(() => true))
+  expect(await Promise.race([Promise.all(waits), settled()])).toEqual([true, true, true, true, true])
 })
 
 test('a list that is told its verdict early does not keep a statement that never ends', async () => {
@@ -327,10 +365,9 @@ test('a list that is told its verdict early does not keep a statement that never
     sent.push(lists.map(({ name }) => name))
     tell(0, 'told')
     return new Promise(() => {})
-  })
+  }, never)
   const [told, other] = [turns.enter(list('told', ['a'])), turns.enter(list('other', ['b']))]
   expect(await told.comes).toBe('told')
-  told.leave()
   other.giveUp()
   for (const row of ['a', 'b']) turns.enter(list(`behind ${row}`, [row]))
   await settled()
@@ -345,7 +382,7 @@ test('all lists of a failed statement get its error, and the lists behind them g
   const turns = new Turns<Named, string>(async (lists) => {
     sent.push(lists.map(({ name }) => name))
     throw new Error('away')
-  })
+  }, never)
   const all = [list('a', ['a']), list('b', ['b']), list('behind', ['a'])].map((each) => turns.enter(each))
   const ends = await Promise.allSettled(all.map(({ comes }) => comes))
   expect(ends.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])

@@ -7,12 +7,10 @@ import { Admission, refusalAt } from './admission.ts'
 import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
-/** Where work waits until it may begin. */
-export interface Admittance<Found> {
-  /** Resolves when the work may begin. Default: at once. */
-  readonly comes?: Promise<Found>
+/** What work has entered to be done. */
+interface Entry {
   /** The work has ended. */
-  leave(): void
+  leave?(): void
   /** The caller of the work has given up. */
   giveUp?(): void
 }
@@ -21,14 +19,14 @@ export interface Admittance<Found> {
  * Work on the database outside of the key queues. The number of such calls and their time are limited. It says
  * itself how far it has come, which decides the error if the time is over.
  */
-export class Work<T, Found = undefined> extends Admission<T> {
+export class Work<T> extends Admission<T> {
   /** Whether it may have charged something by now. */
   mayCharge = false
   mayWait = false
   statement: object | undefined = undefined
   /** How far its statements have come. */
   sending: Sending = newSending()
-  #entry: Admittance<Found> | undefined
+  #entry: Entry | undefined
 
   /** @throws RatelimitError if it may not begin. */
   constructor({ circuit }: Checker, bounds: Bounds | undefined) {
@@ -37,18 +35,17 @@ export class Work<T, Found = undefined> extends Admission<T> {
     if (refusal) throw refusal
   }
 
-  /** Does the work when it may begin. */
-  begin(entry: Admittance<Found>, work: (found: Found | undefined) => T | PromiseLike<T>): Promise<T> {
+  /** Waits for the end of the work, which has begun. */
+  waitFor(work: Promise<T>, entry: Entry): Promise<T> {
     this.#entry = entry
-    const comes: Promise<Found | undefined> = entry.comes ?? Promise.resolve(undefined)
-    comes.then(work).then(
+    work.then(
       (result) => {
-        entry.leave()
+        entry.leave?.()
         this.circuit.answered()
         this.resolve(result)
       },
       (reason) => {
-        entry.leave()
+        entry.leave?.()
         this.reject(reason instanceof RatelimitError ? this.#learned(reason) : reason)
       },
     )
@@ -90,8 +87,10 @@ export function runOn<T>(
   const work = new Work<T>(checker, checker.boundsOf(tx))
   work.mayCharge = work.mayWait = does === 'changes'
   const { connection, ensureTables } = checker.rows
-  return work.begin({ leave: checker.enter() }, async () => {
+  const leave = checker.enter()
+  const running = async () => {
     await ensureTables?.()
     return retrying(() => run(telling(connection, work.sending)))
-  })
+  }
+  return work.waitFor(running(), { leave })
 }

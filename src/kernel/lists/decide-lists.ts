@@ -1,17 +1,17 @@
 import { lru } from 'tiny-lru'
 import { isWithdrawal, newSending } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { isTransient } from '../database/retry.ts'
+import { isTransient, retrying } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { causeOf } from '../queue/blame.ts'
 import type { DecideTogether } from '../queue/turns.ts'
-import { needsAll } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, needsAll } from './all-or-nothing.ts'
 import { askLists } from './ask-lists.ts'
 import { askList, isWhole, learnPeriods } from './list.ts'
 import { isRecorded, sendList } from './send-list.ts'
 import { type Found, type List, mayNeedSeveral } from './sending.ts'
 import { isPlain } from './shape.ts'
-import type { SharedList } from './shared-list.ts'
+import type { SentList, SharedList } from './shared-list.ts'
 
 // Lists that share a statement.
 
@@ -27,22 +27,47 @@ export const decideLists: DecideTogether<SharedList, Found> = async (lists, isCo
   const mayBeNew =
     atOnce || !canMake(first) ? [] : lists.filter(({ list, found }) => !found || !isWhole(list, found))
   if (mayBeNew.length * 2 > lists.length) newKinds.set(first.kind, AT_ONCE)
+  const tellIfDecided = ({ list, found, ended }: SharedList, place: number): boolean => {
+    if (!found || !isDecided(list, found)) return false
+    ended()
+    tell(place, found)
+    return true
+  }
   let failure: RatelimitError | undefined
   if (mayBeNew.length > 0) {
-    // These need not wait for the second statement.
-    for (const [place, { list, found }] of lists.entries())
-      if (found && isDecided(list, found)) tell(place, found)
+    // Those that are decided need not wait for the second statement.
+    for (const [place, each] of lists.entries()) tellIfDecided(each, place)
     // The first statement may have charged the other lists, so an error of the second one is not theirs.
     failure = await askTogether(mayBeNew, isCommon, true).then(() => undefined, toRatelimitError)
   }
   for (const [place, each] of lists.entries()) {
-    const { list, found } = each
     if (failure && mayBeNew.includes(each)) tell(place, failure)
-    else if (found && isDecided(list, found)) tell(place, found)
-    // It has charged nothing, and waits for a slot of its own.
-    else if (!each.isOver()) list.onSend(false, true)
+    // One that is undecided has charged nothing, and waits for a slot of its own.
+    else if (!tellIfDecided(each, place) && !each.isOver()) each.list.onSend(false, true)
   }
   return lists.map(({ found }) => found)
+}
+
+/** Decides a list by itself: without a wait for a row, and if others hold one, with a wait. */
+export function decideAlone(
+  { list, watch, ended }: SentList,
+  found: Found | undefined,
+  mayWait: () => Promise<void>,
+): Promise<Found> {
+  let first = found
+  const charging = async () => {
+    list.onSend(false, false)
+    const free = await retrying(() => {
+      const given = first
+      first = undefined
+      return chargeFreeList(list, given)
+    })
+    if (free) return free
+    list.onSend(false, true)
+    await mayWait()
+    return retrying(() => chargeList(list))
+  }
+  return watch(charging).finally(ended)
 }
 
 /**
@@ -95,7 +120,7 @@ function canMake({ list, shapes }: SharedList): boolean {
 }
 
 /** Whether all rows were found, each in the calendar period that was sent. */
-export function isDecided(list: List, found: Found): boolean {
+function isDecided(list: List, found: Found): boolean {
   return isWhole(list, found) && !learnPeriods(list, found.looks)
 }
 

@@ -7,26 +7,27 @@ import { nameOfGroups, payersIn, shapesOf } from './list.ts'
 import { type Found, type List, mayNeedSeveral } from './sending.ts'
 import { nameOfShape } from './shape.ts'
 
-/** A list that may share a statement with others. */
-export interface SharedList extends QueuedList {
+/** A list outside of a caller's transaction. */
+export interface SentList {
   readonly list: List
   /** That of the limiter whose time bounds the list. */
   readonly watch: Watch
-  readonly shapes: readonly ListRow[]
   /** Awaited before the first statement. */
   readonly ensures: readonly (() => Promise<void>)[]
   isOver(): boolean
+  /** Called when its statements have ended, which may be after the call has timed out. */
+  ended(): void
+}
+
+/** A list that may share a statement with others. */
+export interface SharedList extends SentList, QueuedList {
+  readonly shapes: readonly ListRow[]
   /** What the last statement has found. */
   found: Found | undefined
 }
 
 /** The list in the form in which it waits for its turn. */
-export function queued(
-  list: List,
-  watch: Watch,
-  ensures: SharedList['ensures'],
-  isOver: () => boolean,
-): SharedList {
+export function queued({ list, watch, ensures, isOver, ended }: SentList): SharedList {
   const { rows, groups, connection, commit } = list
   const shapes = shapesOf(list, 'skips')
   const about = rows.map(
@@ -40,6 +41,7 @@ export function queued(
     shapes,
     ensures,
     isOver,
+    ended,
     found: undefined,
     rows: rows.map(({ row }) => row),
     kind: mayNeedSeveral(rows)

@@ -2,7 +2,6 @@ import { isRequest, type Outcome, unlimitedOutcome } from '../answers/outcome.ts
 import { onceFor } from '../base/once.ts'
 import { telling } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
-import { retrying } from '../database/retry.ts'
 import { type At, isCallTime, timedOut } from '../engine/bounds.ts'
 import type { CallTime } from '../engine/call-time.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
@@ -14,13 +13,13 @@ import { Turns } from '../queue/turns.ts'
 import type { Commit } from '../sql/guard.ts'
 import type { Decision } from '../store/call.ts'
 import { addUp } from './add-up.ts'
-import { chargeFreeList, chargeList, checkedWhole } from './all-or-nothing.ts'
-import { decideLists, isDecided } from './decide-lists.ts'
+import { chargeList, checkedWhole } from './all-or-nothing.ts'
+import { decideAlone, decideLists } from './decide-lists.ts'
 import { found } from './enough.ts'
 import { rowsInLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List, RowRequest } from './sending.ts'
-import { queued, type SharedList } from './shared-list.ts'
+import { queued, type SentList, type SharedList } from './shared-list.ts'
 import { type Listed, withUnitsInRows } from './units-in-rows.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
@@ -161,7 +160,7 @@ function chargeTogether(
   const { watch } = shortest.alone
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
-  const work = new Work<Found, Found | undefined>(shortest, shortest.boundsOf(time))
+  const work = new Work<Found>(shortest, shortest.boundsOf(time))
   const { sending } = work
   const connection = telling(shortest.rows.connection, sending)
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
@@ -178,40 +177,34 @@ function chargeTogether(
   const { groups, notes } = list
   const own: List = { rows, groups, notes, connection, commit, periodsMs: undefined, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
-  const turn = inTurn
-    ? turnsOn(connection.db).enter(queued(own, watch, ensures, () => work.isOver))
-    : undefined
-  if (turn) {
-    work.mayWait = true
-    work.isContended = turn.isBehind
-  }
-  const charge = async (found: Found | undefined) => {
-    onSend(false, false)
-    if (!turn) for (const ensureTables of ensures) await ensureTables()
-    let first = found
-    const free = await retrying(() => {
-      const given = first
-      first = undefined
-      return chargeFreeList(own, given)
-    })
-    if (free) return free
-    onSend(false, true)
-    await turn?.mayWait()
-    return retrying(() => chargeList(own))
-  }
-  const charged = work.begin(turn ?? { leave: shortest.enter() }, (found) => {
-    if (found && isDecided(own, found)) {
-      followUp()
-      return checkedWhole(own, found)
-    }
-    return watch(() => charge(found)).finally(followUp)
-  })
+  const sent = { list: own, watch, ensures, isOver: () => work.isOver, ended: followUp }
+  const charged = inTurn ? chargeInTurn(work, sent) : chargeAtOnce(work, sent, shortest)
   for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
   return charged
 }
 
+function chargeInTurn(work: Work<Found>, sent: SentList): Promise<Found> {
+  const { list } = sent
+  const turn = turnsOn(list.connection.db).enter(queued(sent))
+  work.mayWait = true
+  work.isContended = turn.isBehind
+  const charging = turn.comes.then((found) => checkedWhole(list, found))
+  return work.waitFor(charging, turn)
+}
+
+function chargeAtOnce(work: Work<Found>, sent: SentList, checker: Checker): Promise<Found> {
+  const leave = checker.enter()
+  const charging = async () => {
+    for (const ensureTables of sent.ensures) await ensureTables()
+    return decideAlone(sent, undefined, async () => {})
+  }
+  return work.waitFor(charging(), { leave })
+}
+
 /** The turns on a database, which all its limiters share. */
-const turnsOn = /* @__PURE__ */ onceFor((_: Database) => new Turns<SharedList, Found>(decideLists))
+const turnsOn = /* @__PURE__ */ onceFor(
+  (_: Database) => new Turns<SharedList, Found>(decideLists, decideAlone),
+)
 
 /** How the statement of several limiters commits: in the strictest way that one of them needs. */
 function commitTogether(commits: readonly Commit[]): Commit {

@@ -21,17 +21,21 @@ export type DecideTogether<List, Found> = (
   tell: (place: number, verdict: Found | RatelimitError) => void,
 ) => Promise<readonly (Found | undefined)[]>
 
+/**
+ * Decides a list by itself, which a statement has left undecided with what it found. `mayWait` resolves when
+ * the list may wait for rows that others hold. Until then it has no slot.
+ */
+export type DecideAlone<List, Found> = (
+  list: List,
+  found: Found | undefined,
+  mayWait: () => Promise<void>,
+) => Promise<Found>
+
 export interface Turn<Found> {
   /** Whether the list waits behind others for one of its rows. */
   readonly isBehind: boolean
-  /**
-   * Resolves when the list is decided, or when its turn comes to go on alone, with the rows that a statement
-   * found. Rejects with the error of a shared statement.
-   */
-  readonly comes: Promise<Found | undefined>
-  /** Resolves when the list may wait for rows that others hold. Until then it has no slot. */
-  mayWait(): Promise<void>
-  leave(): void
+  /** Resolves when the list is decided. */
+  readonly comes: Promise<Found>
   /** Its caller has given up. The lists behind it go on, because its statement may never end. */
   giveUp(): void
 }
@@ -43,6 +47,7 @@ export interface Turn<Found> {
  */
 export class Turns<List extends QueuedList, Found> {
   readonly #decide: DecideTogether<List, Found>
+  readonly #decideAlone: DecideAlone<List, Found>
   /** For lists that are the first for each of their rows, if these are free. */
   readonly #shared = new SharedStatements<WaitingList<List, Found>>(MAX_STATEMENTS, (kind, most) =>
     this.#sendTogether(kind, most),
@@ -55,8 +60,9 @@ export class Turns<List extends QueuedList, Found> {
   /** Callers who were just answered mostly ask again within so many microtasks. */
   readonly #startSoon = atEndOfTurn(() => this.#start(), 64)
 
-  constructor(decide: DecideTogether<List, Found>) {
+  constructor(decide: DecideTogether<List, Found>, decideAlone: DecideAlone<List, Found>) {
     this.#decide = decide
+    this.#decideAlone = decideAlone
   }
 
   /** @throws RatelimitError `OVERLOADED` */
@@ -68,13 +74,7 @@ export class Turns<List extends QueuedList, Found> {
     this.#waiting++
     const isBehind = !this.#getReady(one)
     this.#startSoon()
-    return {
-      isBehind,
-      comes: one.comes,
-      mayWait: () => this.#mayWait(one),
-      leave: () => this.#leave(one),
-      giveUp: () => this.#giveUp(one),
-    }
+    return { isBehind, comes: one.comes, giveUp: () => this.#giveUp(one) }
   }
 
   #getReady(one: WaitingList<List, Found>): boolean {
@@ -94,7 +94,15 @@ export class Turns<List extends QueuedList, Found> {
   #beginAlone(one: WaitingList<List, Found>, batch: ListBatch<List, Found>): void {
     this.#waiting--
     this.#queues.start(one, batch)
-    one.come(one.found)
+    this.#finish(one, () => this.#mayWait(batch)).then(() => this.#end(batch))
+  }
+
+  /** Decides the list by statements of its own. */
+  #finish(
+    { list, found, come, fail }: WaitingList<List, Found>,
+    mayWait: () => Promise<void>,
+  ): Promise<void> {
+    return this.#decideAlone(list, found, mayWait).then(come, fail)
   }
 
   #sendTogether({ name, items }: Kind<WaitingList<List, Found>>, most: number): void {
@@ -107,8 +115,8 @@ export class Turns<List extends QueuedList, Found> {
       if (!one) return
       if (verdict instanceof RatelimitError) one.fail(verdict)
       else one.come(verdict)
-      // Its caller waits no more, so the batch can be abandoned without it.
-      one.isOver = true
+      // The batch can be abandoned without it.
+      one.isTold = one.isOver = true
     }
     const sent = lists.map(({ list }) => list)
     this.#decide(sent, isCommon, tell).then(
@@ -166,10 +174,11 @@ export class Turns<List extends QueuedList, Found> {
     const back: WaitingList<List, Found>[] = []
     const waitedFor = new Set<string>()
     batch.lists.forEach((one, place) => {
+      if (one.isTold) return
       one.found = found[place]
-      // A list whose caller has given up ends here, and sends nothing more.
       if (one.isOver) {
-        one.come(one.found)
+        // Its caller has given up, so it sends nothing more, and needs no slot.
+        this.#finish(one, async () => {})
         return
       }
       const isFirst = !one.rows.some((row) => waitedFor.has(row))
@@ -204,19 +213,13 @@ export class Turns<List extends QueuedList, Found> {
     }
   }
 
-  #mayWait({ batch, isOver }: WaitingList<List, Found>): Promise<void> {
-    // Without a caller it sends nothing more.
-    if (!batch || isOver) return Promise.resolve()
+  #mayWait(batch: ListBatch<List, Found>): Promise<void> {
     batch.slots.leave(batch)
     batch.slots = this.#patient
     this.#startSoon()
     return new Promise((resolve) => {
       this.#patient.enter(batch, resolve)
     })
-  }
-
-  #leave({ batch }: WaitingList<List, Found>): void {
-    if (batch && batch.slots !== this.#shared) this.#end(batch)
   }
 
   #giveUp(one: WaitingList<List, Found>): void {

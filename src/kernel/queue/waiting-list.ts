@@ -16,8 +16,8 @@ export class WaitingList<List extends QueuedList, Found>
   readonly list: List
   readonly rows: readonly string[]
   readonly kind: string
-  readonly comes: Promise<Found | undefined>
-  come!: (found: Found | undefined) => void
+  readonly comes: Promise<Found>
+  come!: (found: Found) => void
   fail!: (error: unknown) => void
   first = 0
   batch: ListBatch<List, Found> | undefined = undefined
@@ -27,7 +27,8 @@ export class WaitingList<List extends QueuedList, Found>
   alone: ListBatch<List, Found> | undefined = undefined
   /** What that statement has found. */
   found: Found | undefined = undefined
-  /** Its caller has given up. */
+  isTold = false
+  /** Its caller waits no more. */
   isOver = false
 
   constructor(list: List) {
