@@ -81,7 +81,7 @@ export class AloneDecider implements Decider {
    *
    * @param periodMs A time in the calendar period, if the database has returned one.
    */
-  async #decideBy(
+  #decideBy(
     does: keyof Asks,
     groups: readonly CallGroup[],
     done: (group: CallGroup) => void,
@@ -115,11 +115,15 @@ export class AloneDecider implements Decider {
       return parts.length > 1 ? parts : undefined
     }
     const statement = { ask, split, waitsBriefly: does === 'make' }
-    const undecided = await decideInHalves(this.#onShards(groups), statement, done, work)
-    if (rightMs === undefined || periodMs !== undefined) return undecided
-    if (!namespace.clock) this.#aheadMs = rightMs - Date.now()
-    const sentRight = undecided.filter((group) => !wrong.includes(group))
-    return [...sentRight, ...(await this.#decideBy(does, wrong, done, work, rightMs))]
+    const deciding = decideInHalves(this.#onShards(groups), statement, done, work)
+    // This runs for each check, and only some have periods.
+    if (!groups[0]?.request.limiter.periodAt || periodMs !== undefined) return deciding
+    return deciding.then(async (undecided) => {
+      if (rightMs === undefined) return undecided
+      if (!namespace.clock) this.#aheadMs = rightMs - Date.now()
+      const sentRight = undecided.filter((group) => !wrong.includes(group))
+      return [...sentRight, ...(await this.#decideBy(does, wrong, done, work, rightMs))]
+    })
   }
 
   #onShards(groups: readonly CallGroup[]): (readonly CallGroup[])[] {
