@@ -124,7 +124,7 @@ async function waitInLine(
   const { key, signal } = wanted
   const timeoutMs = endsAt - performance.now()
   signal?.throwIfAborted()
-  const leave = checker.enter(key)
+  const leave = checker.room.enter(key)
   const line = lineOf()
   let stop = () => {}
   const found = new Promise<Look>((resolve, reject) => {

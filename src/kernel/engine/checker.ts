@@ -31,7 +31,7 @@ export class Checker implements Memory, Parts {
   readonly alone: Parts['alone']
   readonly circuit: Circuit = new Circuit()
   /** For calls outside of the key queues. */
-  readonly #room: Room
+  readonly room: Room
   /** The calls in the key queues, and those that wait for units that were taken in advance. */
   readonly #waiting: WaitingCalls = { calls: 0 }
   readonly #sender: Sender
@@ -48,10 +48,10 @@ export class Checker implements Memory, Parts {
     this.terms = terms
     this.alone = alone
     this.#answered = (outcome) => new AnswerTo(outcome, terms.reporting)
-    this.#room = new Room(connections === undefined)
+    this.room = new Room(connections === undefined)
     const decider = new AloneDecider(rows, watch)
     const forgetAfter = (request: Request) => {
-      if (addsTo(request)) this.forgetDenials(request.key)
+      if (addsTo(request)) forgetEverywhere(rows, request.key, 'refund')
     }
     this.#sender = {
       ...{ circuit: this.circuit, goOn, dispatcher: () => this.#dispatcher },
@@ -66,7 +66,7 @@ export class Checker implements Memory, Parts {
     }
     const dispatcher = connections
       ? new Coalescer(decider, connections, this.#waiting)
-      : new Direct(decider, this.#room)
+      : new Direct(decider, this.room)
     this.inAdvance = inAdvance?.({
       ...{ goOn, dispatcher, clock: rows.namespace.clock, waiting: this.#waiting },
       giveBack: async (refund) => {
@@ -119,11 +119,6 @@ export class Checker implements Memory, Parts {
     this.#denials ??= new DenyCache(this.rows, maxBlockedKeys)
   }
 
-  /** Lets a call outside of the key queues in. Call the returned function at its end. Throws `OVERLOADED`. */
-  enter(key?: string): () => void {
-    return this.#room.enter(key)
-  }
-
   /**
    * The transaction that a call joins: the given one, or the one that the limiter was created with. Undefined
    * if the call runs alone.
@@ -173,17 +168,8 @@ export class Checker implements Memory, Parts {
    */
   followUpJoined(call: Call): void {
     if (!addsTo(call) && call.limiter === this.terms.limiter) return
-    this.forgetDenials(call.key)
+    forgetEverywhere(this.rows, call.key, 'refund')
     if (addsTo(call)) this.inAdvance?.setAside(call.key)
-  }
-
-  forgetDenials(key: string): void {
-    forgetEverywhere(this.rows, key, 'refund')
-  }
-
-  /** Makes all limiters of this process forget what they know of the row, which was removed. */
-  forgetRow(key: string): void {
-    forgetEverywhere(this.rows, key, 'reset')
   }
 
   forget(key: string, after: 'refund' | 'reset'): void {

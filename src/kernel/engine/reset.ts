@@ -5,6 +5,7 @@ import type { Call } from '../store/call.ts'
 import { fill, removeRow } from '../store/fill.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
+import { forgetEverywhere } from './denials.ts'
 import { withinTimeout } from './within-timeout.ts'
 import { runOn } from './work.ts'
 
@@ -24,7 +25,7 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
     if (isEnough) await removeRow(target, call.key)
     else await fill(target, call)
   }
-  const forget = () => checker.forgetRow(call.key)
+  const forget = () => forgetEverywhere(checker.rows, call.key, 'reset')
   const about = { prefix, statement: 'remove', keys: 1 } as const
   await runOn(checker, tx, 'changes', async (connection) => {
     const change = () => timed(about, () => resetOn(connection))

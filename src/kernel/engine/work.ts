@@ -87,7 +87,7 @@ export function runOn<T>(
   const work = new Work<T>(checker, checker.boundsOf(tx))
   work.mayCharge = work.mayWait = does === 'changes'
   const { connection, ensureTables } = checker.rows
-  const leave = checker.enter()
+  const leave = checker.room.enter()
   const running = async () => {
     await ensureTables?.()
     return retrying(() => run(telling(connection, work.sending)))

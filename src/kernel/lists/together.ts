@@ -193,7 +193,7 @@ function chargeInTurn(work: Work<Found>, sent: SentList): Promise<Found> {
 }
 
 function chargeAtOnce(work: Work<Found>, sent: SentList, checker: Checker): Promise<Found> {
-  const leave = checker.enter()
+  const leave = checker.room.enter()
   const charging = async () => {
     for (const ensureTables of sent.ensures) await ensureTables()
     return decideAlone(sent, undefined, async () => {})
