@@ -45,7 +45,7 @@ export interface CreditRequest {
   readonly atLeast?: number | undefined
 }
 
-const several = /* @__PURE__ */ onFirstUse(() => import('./kernel/lists/limit-once.ts'))
+const several = /* @__PURE__ */ onFirstUse(() => import('./kernel/lists/limit-all.ts'))
 const waiting = /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts'))
 
 /**

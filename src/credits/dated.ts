@@ -1,6 +1,6 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
-import { answerOnce } from '../kernel/lists/limit-once.ts'
+import { answerOnce } from '../kernel/lists/limit-all.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { fundedCall } from './funded.ts'
 import type { CreditLimitOptions } from './options.ts'

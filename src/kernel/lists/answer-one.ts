@@ -6,7 +6,7 @@ import { answerTo } from '../engine/layers.ts'
 import type { Once, TxOptions } from '../options/calls.ts'
 import type { Call } from '../store/call.ts'
 
-const several = /* @__PURE__ */ onFirstUse(() => import('./limit-once.ts'))
+const several = /* @__PURE__ */ onFirstUse(() => import('./limit-all.ts'))
 
 interface Options extends TxOptions {
   readonly once?: Once | undefined
