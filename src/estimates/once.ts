@@ -5,13 +5,15 @@ import { mayHaveCharged } from '../shared/may-have-charged.ts'
 import { type ChargedIn, checkCharged } from './charged-in.ts'
 import { transactionId, transactionStatus } from './transaction-status.ts'
 
+/** `doneIn` is the id of the transaction in which it was done. */
+type State = 'open' | 'closed' | { readonly doneIn: string }
+
 /**
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
  * rollback of the transaction in which it was done.
  */
 export class SettledOnce {
-  /** `doneIn` is the id of the transaction in which it was done. */
-  #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
+  #state: State = 'open'
   readonly #checker: Checker
   readonly #chargedIn: ChargedIn
 
@@ -27,40 +29,30 @@ export class SettledOnce {
    * `NOT_RESERVED` if the transaction of the charge is open elsewhere, or was rolled back.
    */
   async run<T>(tx: Database | undefined, work: () => Promise<T>): Promise<T> {
-    const { db, isTransaction } = this.#checker.where(tx)
-    await this.#close(db)
-    let doneIn: string | undefined
-    try {
-      await checkCharged(this.#checker, this.#chargedIn, tx)
-      if (isTransaction && db !== this.#chargedIn.db) doneIn = await transactionId(db)
-    } catch (error) {
-      this.#state = 'open'
-      throw error
-    }
-    const done = doneIn === undefined ? 'closed' : { doneIn }
-    try {
-      const result = await work()
-      this.#state = done
-      return result
-    } catch (error) {
-      this.#state = mayHaveCharged(error) ? done : 'open'
-      throw error
-    }
-  }
-
-  /** Lets one of several concurrent calls through. */
-  async #close(db: Database): Promise<void> {
     const before = this.#state
     if (before === 'closed') throw alreadySettled()
+    // Of several concurrent calls, one gets through.
     this.#state = 'closed'
-    if (before === 'open') return
-    let isOpen = false
+    // What it is in the end.
+    let after: State = before
+    let done: State | undefined
     try {
-      isOpen = (await transactionStatus(db, before.doneIn)) === 'aborted'
+      const { db, isTransaction } = this.#checker.where(tx)
+      const isOpen = before === 'open' || (await transactionStatus(db, before.doneIn)) === 'aborted'
+      if (!isOpen) throw alreadySettled()
+      after = 'open'
+      await checkCharged(this.#checker, this.#chargedIn, tx)
+      const isOther = isTransaction && db !== this.#chargedIn.db
+      done = isOther ? { doneIn: await transactionId(db) } : 'closed'
+      const result = await work()
+      after = done
+      return result
+    } catch (error) {
+      if (done && mayHaveCharged(error)) after = done
+      throw error
     } finally {
-      if (!isOpen) this.#state = before
+      this.#state = after
     }
-    if (!isOpen) throw alreadySettled()
   }
 }
 

@@ -179,3 +179,21 @@ test('a name that was taken before is not settled outside of a transaction that 
   // The first call has reserved it, whatever became of the transaction.
   expect(await only(repeated ?? expect.fail()).commit(3)).toMatchObject({ success: true, returned: 2 })
 })
+
+test('an estimate that was settled on a server that was replaced counts as settled', async () => {
+  const quota = new Quota({ db, limiter: Ratelimit.fixedWindow(100, '1h'), prefix: 'replaced' })
+  const reserved = only(await quota.reserve('key', { rate: 5 }))
+  await db.transaction(async (tx) => {
+    // Its transactions have larger ids than those of the new server.
+    const execute: Database['execute'] = async (query) => {
+      const asksForId = JSON.stringify(query).includes('pg_current_xact_id()::text as id')
+      return asksForId ? { rows: [{ id: '9007199254740991' }] } : tx.execute(query)
+    }
+    const ahead = new Proxy(tx, {
+      get: (own, name) => (name === 'execute' ? execute : Reflect.get(own, name, own)),
+    })
+    await reserved.commit(3, { tx: ahead })
+  })
+  await expect(reserved.commit(3)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
+})
