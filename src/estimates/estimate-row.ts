@@ -117,16 +117,9 @@ export function opened(
   const facts = isTogether ? TOGETHER + about : about
   const notesTime = limiter.stored && limiter.algorithm.sql.before !== undefined
   const scale = isWindow || notesTime ? 1 : THOUSANDTHS
+  const own: Numbers<Param> = { lengthMs, facts, estimate, paidAt: NEVER_MS, scale }
   const known = lastOpened.get(limiter)
-  const { params } = known ?? {}
-  if (
-    known &&
-    params?.['lengthMs'] === lengthMs &&
-    params['facts'] === facts &&
-    params['estimate'] === estimate
-  )
-    return known
-  const own = { lengthMs, facts, estimate, paidAt: NEVER_MS, scale }
+  if (known && algorithm.params.every((each) => known.params[each] === own[each])) return known
   const opening = limitOfRow(1, own)
   lastOpened.set(limiter, opening)
   return opening
