@@ -72,11 +72,13 @@ export function netOf({ granted, used }: Sums): number {
 
 /** What grants add to the sums at a time. */
 function sumsOf(grants: Iterable<Snapshot>, now: number): Omit<Sums, 'now'> {
-  const live = [...grants].filter(({ state }) => state.windowStart > now)
-  return {
-    granted: live.reduce((sum, { state }) => sum + state.prevCount, 0),
-    used: live.reduce((sum, { state }) => sum + state.count, 0),
+  let [granted, used] = [0, 0]
+  for (const { state } of grants) {
+    if (state.windowStart <= now) continue
+    granted += state.prevCount
+    used += state.count
   }
+  return { granted, used }
 }
 
 /** What a call of a rate needs to know, if all rows are known. */
@@ -106,6 +108,7 @@ export function seenAfter<Row extends { readonly call: Call }>(
   decisions: readonly Decision[],
   nextOf: (row: Row, decision: Decision) => Snapshot = (_, decision) => decision,
 ): Sums & Pick<Seen, 'debt'> {
+  if (decisions.length === 0) return seen
   const now = Math.max(seen.now, ...decisions.map((decision) => decision.now))
   const before = new Map<string, Snapshot>(seen.grants.map(({ request, look }) => [request.key, look]))
   const after = new Map(before)
