@@ -16,12 +16,14 @@ export class Parameters {
   readonly #names: string[]
   readonly #scope: string
   readonly #columns: ReadonlySet<string>
+  readonly #link: string | undefined
 
   /** @param columns The parameters that are columns, so that each row of the query has its own values. */
-  constructor(columns: Iterable<string> = [], names: string[] = [], scope = '') {
+  constructor(columns: Iterable<string> = [], names: string[] = [], scope = '', link?: string) {
     this.#columns = new Set(columns)
     this.#names = names
     this.#scope = scope
+    this.#link = link
   }
 
   /** Parameters of the same statement whose names begin with the scope, for one of several rows. */
@@ -29,12 +31,17 @@ export class Parameters {
     return new Parameters(columns, this.#names, scope)
   }
 
+  /** The same parameters, for a query that also reads a table, which may have columns of these names. */
+  inLink(alias: string): Parameters {
+    return new Parameters(this.#columns, this.#names, this.#scope, alias)
+  }
+
   isColumn(parameter: string): boolean {
     return this.#columns.has(parameter)
   }
 
   text(parameter: string): SQL<string> {
-    if (this.isColumn(parameter)) return sql`${name(this.#scope + parameter)}`
+    if (this.isColumn(parameter)) return sql`${name(this.#scope + parameter, this.#link)}`
     return sql.raw(`${this.#place(parameter)}::text`) as SQL<string>
   }
 
@@ -43,7 +50,7 @@ export class Parameters {
   }
 
   number(parameter: string): SQL<number> {
-    if (this.isColumn(parameter)) return name(this.#scope + parameter)
+    if (this.isColumn(parameter)) return name(this.#scope + parameter, this.#link)
     return sql.raw(`${this.#place(parameter)}::float8`) as SQL<number>
   }
 

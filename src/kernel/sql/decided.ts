@@ -193,8 +193,9 @@ export function grantedRow(
   rules: Rules,
   { action, takesLess }: Form,
   columns: readonly CallColumn[],
-  parameters: Parameters,
+  all: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
+  const parameters = all.inLink(DECIDED)
   const sent = sentIn(columns, parameters, DECIDED)
   const of: ColumnByName = (column) => name(column, DECIDED)
   const asked = sql<number>`${sent('rate')} * ${of('granted')}`

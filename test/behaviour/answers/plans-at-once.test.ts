@@ -2,12 +2,14 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import type { StoredLimiter } from '../../../src/kernel/limits/algorithm.ts'
 import { lockout } from '../../../src/lockout/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { type Plan, similarPlans } from '../../support/limits.ts'
 import { runs } from '../../support/runs.ts'
+import { stored } from '../../support/stored.ts'
 import { watch } from '../../support/watch.ts'
 
 // Calls of customers who have different plans, at once.
@@ -162,6 +164,37 @@ test('limits that differ in other numbers have one text, once those have differe
     await Promise.all([ratelimit.limit(one), ratelimit.limit(two, { limiter: other })])
     expect(statements).toHaveLength(1)
     return statements[0]
+  }
+})
+
+test('they share statements in a table with columns of the application that have the names of numbers', async () => {
+  const limiters = [1, 2].map((tokens) => stored(Ratelimit.tokenBucket(tokens, `${tokens}h`, tokens)))
+  const columns = Object.keys((limiters[0] as StoredLimiter).params).map((name) => `column "${name}"`)
+  const alter = (change: (column: string) => string) =>
+    database.script(`alter table rate_limit_ephemeral ${columns.map(change).join()}`)
+  const prefix = 'own columns'
+  const ratelimit = new Ratelimit({
+    db: database.db,
+    limiter: limiters[0] as Limiter,
+    prefix,
+    cleanupProbability: 0,
+  })
+  const check = async () => {
+    const answers = await Promise.all(limiters.map((limiter, key) => ratelimit.limit(`${key}`, { limiter })))
+    return answers.map(({ remaining, success }) => [remaining, success])
+  }
+  await alter((column) => `add ${column} float8`)
+  try {
+    expect(await check()).toEqual([
+      [0, true],
+      [1, true],
+    ])
+    expect(await check()).toEqual([
+      [0, false],
+      [0, true],
+    ])
+  } finally {
+    await alter((column) => `drop ${column}`)
   }
 })
 
