@@ -35,5 +35,7 @@ export function numbersOf<T>(
   const names = namesOf(limiter.algorithm)
   for (const name of Object.keys(params)) if (each.some((own) => own[name] !== params[name])) names.add(name)
   const valuesOf = (name: string) => numberArray(each.map((own) => mustHave(own[name])))
-  return { params, each, differing: [...names].map((name) => [name, valuesOf(name)] as const) }
+  // In the order of the limiter, so that every process has the same text for the same names.
+  const differing = Object.keys(params).filter((name) => names.has(name))
+  return { params, each, differing: differing.map((name) => [name, valuesOf(name)] as const) }
 }

@@ -34,7 +34,7 @@ export interface Target {
   readonly ensureTables?: (() => Promise<void>) | undefined
 }
 
-/** Asks for the keys of calls that have one limiter. Unless it `waits`, it skips rows that others hold. */
+/** Asks for the keys of calls of one kind. Unless it `waits`, it skips rows that others hold. */
 export type Ask = (target: Target, asked: readonly Asked[], waits: boolean) => Promise<Answers>
 
 /** How calls are decided. Only calls of one key wait. */
