@@ -76,6 +76,8 @@ describe('no plan outlives the size of the table that it was made for', () => {
     await warm()
   })
 
+  const limits = [1, 2, 3, 4, 5, 6].map((n) => Ratelimit.tokenBucket(1000 * n, `${n}s`, 1_000_000 * n))
+
   /** Calls of every kind, for known and new keys: each has statements of its own. */
   const kinds: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
     'one key': (ratelimit) => ratelimit.limit('key 1'),
@@ -92,6 +94,12 @@ describe('no plan outlives the size of the table that it was made for', () => {
     'a list': (ratelimit) => listOf(ratelimit, ['key 1', 'key 2']),
     'a list of new keys': (ratelimit) => listOf(ratelimit, [`new ${news++}`, `new ${news++}`]),
     'lists at once': (ratelimit) => Promise.all(keysNamed('key', 4).map((key) => listOf(ratelimit, [key]))),
+    'keys whose limits differ': (ratelimit) =>
+      Promise.all(
+        limits.map((own, i) => ratelimit.limit(i < 3 ? `key ${i}` : `new ${news++}`, { limiter: own })),
+      ),
+    'lists whose limits differ': (ratelimit) =>
+      Promise.all(limits.map((own, i) => limitAll([{ ratelimit, key: `key ${i}`, limiter: own }]))),
     'an estimate that is settled': settle,
     'a reset': (ratelimit) => ratelimit.resetUsedTokens('key 19'),
     'a slot': (ratelimit) => takeSlot(ratelimit, 'job'),
