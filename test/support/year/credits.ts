@@ -127,8 +127,8 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
       else if (way < 0.43) await pay(world.takeOne(payments) ?? newPayment(key))
       else if (way < 0.68) await take(key, rate, random() < 0.2)
       else if (way < 0.73) await giveBack(key, rate)
-      else if (way < 0.92) await reserve(key, rate)
-      else if (way < 0.97) await settle()
+      else if (way < 0.88) await reserve(key, rate)
+      else if (way < 0.93) await settle()
       else await takeBack()
     },
 
