@@ -387,6 +387,18 @@ describe('what gives units back lets no two calls start together', () => {
     })
   })
 
+  test.each([
+    [99, 0],
+    [100, 1],
+  ])('until the last start: %d ms after the call, %d comes back', async (ms, returned) => {
+    const ratelimit = partner(Ratelimit.tokenBucket(1, '100ms', 1))
+    await ratelimit.limit('key')
+    expect(await schedule(ratelimit, 'key', { within: '1s' })).toMatchObject({ delay: 100 })
+    clock.advance(ms)
+    expect(await ratelimit.limit('key', { rate: -1 })).toMatchObject({ returned })
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: returned })
+  })
+
   test('a forced debt that came after the starts is given back', async () => {
     const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
     await ratelimit.limit('key')
