@@ -29,7 +29,7 @@ const algorithm: Algorithm<Column, Param> = {
   kind: 'bucket',
   ...ROWS.credits,
   params: ['endMs', 'forMs', 'priority', 'keepMs', 'madeMs'],
-  tellsRow: 'madeMs',
+  hasSeveralRows: true,
   integersOnly: true,
   tolerance: 0,
 

@@ -241,8 +241,8 @@ export interface Algorithm<Column extends StateColumn, Param extends string>
   readonly datedBy: Column & RowKind['datedBy']
   /** The parameters that its formulas in SQL use, in addition to the common ones. */
   readonly params: readonly Param[]
-  /** The parameter that tells the row of a refund from a later row with its key. Each list has its own. */
-  readonly tellsRow?: Param & 'madeMs'
+  /** Whether a key has several rows. Default: `false`. */
+  readonly hasSeveralRows?: boolean
   readonly sql: SqlFormulas<Column, Param | CommonParam>
   /**
    * For an algorithm whose parameters depend on the time: whether the parameters that were sent are right for

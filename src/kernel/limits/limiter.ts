@@ -96,7 +96,7 @@ export function startIn({ periodStart, driftMs }: Params, rowStart: number): num
 
 /** Whether a key has several rows. */
 export function hasSeveralRows(limiter: Limiter): boolean {
-  return limiter.stored && limiter.algorithm.tellsRow !== undefined
+  return limiter.stored && limiter.algorithm.hasSeveralRows === true
 }
 
 /** Whether it has periods: fixed and calendar windows do. */

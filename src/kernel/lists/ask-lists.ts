@@ -75,7 +75,7 @@ function foundInAll(
     if (place === null) continue
     const index = Number(place) - 1
     if (founds[index]) throw notAsExpected(TWO_ROWS)
-    const params = limits.map((each) => each.each?.[index] ?? each.params)
+    const params = limits.map((numbers) => numbers.at(index))
     founds[index] = foundIn(row, mustHave(lists[index]).list.rows, shapes, params)
   }
   return founds

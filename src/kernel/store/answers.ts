@@ -21,7 +21,7 @@ export function answersOf(
   rows: readonly Row[],
   asked: readonly Asked[],
   algorithm: AnyAlgorithm,
-  numbers: Pick<CallNumbers, 'params' | 'each'>,
+  numbers: CallNumbers,
 ): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
   const isAnswered: boolean[] = []
@@ -31,8 +31,7 @@ export function answersOf(
     if (isAnswered[place]) throw notAsExpected(TWO_ROWS)
     isAnswered[place] = true
     if (row['decided'] === false) continue
-    const params = numbers.each?.[place] ?? numbers.params
-    answers[place] = decisionOf(row, mustHave(asked[place]), algorithm, params)
+    answers[place] = decisionOf(row, mustHave(asked[place]), algorithm, numbers.at(place))
   }
   return answers
 }

@@ -8,8 +8,8 @@ import { numberArray } from '../sql/calls.ts'
 export interface CallNumbers {
   /** Those of the first call. */
   readonly params: Params
-  /** Those of each call. Undefined if all have the same limit. */
-  readonly each: readonly Params[] | undefined
+  /** Those of the call at a place. */
+  at(place: number): Params
   /** Those of which each call sends its own: their names and values. */
   readonly differing: readonly (readonly [string, string])[]
 }
@@ -30,12 +30,16 @@ export function numbersOf<T>(
   const params = paramsAt(limiter, time)
   // This runs for each check.
   if (calls.every((call) => sameLimiter(limiterOf(call), limiter)))
-    return { params, each: undefined, differing: [] }
+    return { params, at: () => params, differing: [] }
   const each = calls.map((call) => paramsAt(limiterOf(call), time))
   const names = namesOf(limiter.algorithm)
   for (const name of Object.keys(params)) if (each.some((own) => own[name] !== params[name])) names.add(name)
   const valuesOf = (name: string) => numberArray(each.map((own) => mustHave(own[name])))
   // In the order of the limiter, so that every process has the same text for the same names.
   const differing = Object.keys(params).filter((name) => names.has(name))
-  return { params, each, differing: differing.map((name) => [name, valuesOf(name)] as const) }
+  return {
+    params,
+    at: (place) => mustHave(each[place]),
+    differing: differing.map((name) => [name, valuesOf(name)] as const),
+  }
 }
