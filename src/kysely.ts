@@ -138,19 +138,36 @@ const databases = new WeakMap<KyselyDatabase, Database>()
 
 function databaseOf(kysely: KyselyDatabase): Database {
   const dialect = new PgDialect()
-  const database: Database = {
-    execute: (query) => {
+  const database = {
+    execute: (query: SQL) => {
       const { sql, params } = dialect.sqlToQuery(query)
       return kysely.executeQuery(CompiledQuery.raw(sql, params))
     },
-    transaction: (work) =>
-      kysely
-        .transaction()
-        .setIsolationLevel('read committed')
-        .execute((trx) => work(fromKysely(trx))),
     refreshMaterializedView: undefined,
   }
-  return kysely.isTransaction ? { ...database, rollback: undefined } : database
+  if (!kysely.isTransaction) {
+    const begin = () => kysely.transaction().setIsolationLevel('read committed')
+    return { ...database, transaction: (work) => begin().execute((trx) => work(fromKysely(trx))) }
+  }
+  return {
+    ...database,
+    transaction: (work) => inSavepoint(kysely, () => work(fromKysely(kysely))),
+    rollback: undefined,
+  }
+}
+
+/** A transaction of Kysely begins no other one, so this is SQL. */
+async function inSavepoint<T>(kysely: KyselyDatabase, work: () => Promise<T>): Promise<T> {
+  await runAll(kysely, ['savepoint ratelimit'])
+  try {
+    const result = await work()
+    await runAll(kysely, ['release savepoint ratelimit'])
+    return result
+  } catch (reason) {
+    // A rollback keeps the savepoint, and its name would hide an outer one.
+    await runAll(kysely, ['rollback to savepoint ratelimit', 'release savepoint ratelimit'])
+    throw reason
+  }
 }
 
 /**

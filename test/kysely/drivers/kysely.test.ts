@@ -1,6 +1,8 @@
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { Credits } from 'drizzle-ratelimit/credits'
 import { fromKysely, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/kysely'
+import { Members } from 'drizzle-ratelimit/members'
+import { Quota, settleExpired } from 'drizzle-ratelimit/quota'
 import type { Kysely } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
@@ -97,6 +99,52 @@ describe('in a Kysely transaction', () => {
     })
     await expect(undone).rejects.toBe(undo)
     expect(await database.rows(`select * from rate_limit_ephemeral where prefix = 'built'`)).toEqual([])
+  })
+})
+
+describe('in a Kysely transaction, a call of several statements takes a savepoint', () => {
+  const rowsOf = (prefix: string) =>
+    database.rows('select key from rate_limit_durable where prefix = $1 order by key', [prefix])
+
+  test('of members: a denial leaves no head, and the rest of the transaction goes on', async () => {
+    const seats = new Members({ db: fromKysely(kysely), prefix: 'kysely seats', limit: 1 })
+    await kysely.transaction().execute(async (trx) => {
+      const tx = fromKysely(trx)
+      expect(await seats.add('none', 'a', { limit: 0, tx })).toMatchObject({ success: false })
+      expect(await seats.add('team', 'a', { tx })).toMatchObject({ isNew: true, remaining: 0 })
+      expect(await seats.add('team', 'b', { tx })).toMatchObject({ success: false })
+      expect(await seats.remove('team', 'b', { tx })).toBe(false)
+      await trx.insertInto('jobs').values({ name: 'seated' }).execute()
+    })
+    expect(await seats.list('team')).toMatchObject([{ member: 'a' }])
+    expect((await rowsOf('kysely seats')).map(({ key }) => key)).toEqual(['team/', 'team/61'])
+    expect(await database.rows(`select * from jobs where name = 'seated'`)).toHaveLength(1)
+  })
+
+  test('of dated credits', async () => {
+    const credits = new Credits({ db: fromKysely(kysely), prefix: 'kysely dated', dated: true })
+    await credits.grant('org', 10, { id: 'first' })
+    const undone = kysely.transaction().execute(async (trx) => {
+      const tx = fromKysely(trx)
+      expect(await credits.limit('org', { rate: 4, tx })).toMatchObject({ remaining: 6 })
+      expect(await credits.limit('org', { rate: 7, tx })).toMatchObject({ success: false, remaining: 6 })
+      throw undo
+    })
+    await expect(undone).rejects.toBe(undo)
+    expect(await credits.getRemaining('org')).toMatchObject({ remaining: 10 })
+  })
+
+  test('of expired reservations', async () => {
+    let ms = Date.UTC(2026, 2, 10)
+    const clock = () => new Date(ms)
+    const tokens = new Quota({ db: fromKysely(kysely), limiter, prefix: 'kysely tokens', clock })
+    await tokens.reserve('org', { rate: 3, id: 'job', expires: '1m' })
+    ms += 60_000
+    const ended = await kysely
+      .transaction()
+      .execute((trx) => settleExpired(tokens, { tx: fromKysely(trx), as: 'release' }))
+    expect(ended).toMatchObject([{ key: 'org', id: 'job', rate: 3, returned: 3 }])
+    expect(await tokens.getRemaining('org')).toMatchObject({ used: 0 })
   })
 })
 
