@@ -68,6 +68,8 @@ export function chargeOnce<T extends object>(
   charge: (at: Database) => Promise<T>,
   startOf: (charged: T) => number | undefined,
 ): Promise<T | Repeated> {
+  // If the clock fails, it must fail before any SQL.
+  const clock = checker.rows.namespace.clock?.() ?? null
   const rows = rowsToLock(checker, id, call)
   const attempt = async (connection: Connection): Promise<T | Repeated | undefined> => {
     const before = await startWith(id, connection)
@@ -105,8 +107,7 @@ export function chargeOnce<T extends object>(
     ),
   )
   if (joined) return charged
-  for (const { alone, rows } of [checker, id.checker])
-    alone.sweeps.after(charged, rows.namespace.clock?.() ?? null)
+  for (const { alone } of [checker, id.checker]) alone.sweeps.after(charged, clock)
   return charged
 }
 

@@ -245,6 +245,15 @@ describe('cancel', () => {
   })
 })
 
+test('a clock that fails is refused, and nothing rejects where nobody sees it', async () => {
+  const { db, statements } = watch(database.db)
+  const clock = () => new Date(Number.NaN)
+  const ratelimit = new Ratelimit({ db, limiter: HUNDRED_MS, prefix: 'no time', clock })
+  await expect(begin(ratelimit, { once })).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
+  await new Promise(setImmediate)
+  expect(statements).toEqual([])
+})
+
 test('an id that Postgres cannot store is refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
   const ratelimit = partner({ db })
