@@ -4,6 +4,7 @@ import { mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
+import { forgetEverywhere } from '../kernel/engine/denials.ts'
 import { otherPlan } from '../kernel/engine/refusal.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { runOn } from '../kernel/engine/work.ts'
@@ -64,7 +65,7 @@ export async function changePlan(
       if (mustHave(answer['done']) !== true) return undefined
       return { period: answer['own'] === true ? periodUntilNow(answer, from, time) : undefined }
     }),
-  )
+  ).finally(() => forgetEverywhere(checker.rows, key, 'reset'))
   return ended.period
 }
 

@@ -80,6 +80,16 @@ test('it joins a transaction, and a rollback undoes it', async () => {
   expect((await rows()).map(({ stored }) => stored)).toEqual(before.map(({ stored }) => stored))
 })
 
+test('a denial from memory does not outlast the period', async () => {
+  const renewed = Ratelimit.fixedWindow(3, '30d')
+  const { clock, quota } = quotaOn(database, renewed, { ...KEEPING, inMemoryBlock: true })
+  await quota.limit('key', { rate: 3 })
+  expect(await quota.limit('key')).toMatchObject({ success: false })
+  clock.advance(HOUR_MS)
+  expect(await quota.changePlan('key', { to: renewed })).toMatchObject({ used: 3, end: clock.ms })
+  expect(await quota.limit('key')).toMatchObject({ success: true, remaining: 2 })
+})
+
 test('an open estimate is in the half in which it was made, and its rest in the other', async () => {
   const { quota } = await used60()
   const reserved = await quota.reserve('key', { rate: 10 })
