@@ -2,6 +2,7 @@ import { usageOf } from '../kernel/answers/answer.ts'
 import { behindBlock } from '../kernel/answers/blocked.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { groupBy } from '../kernel/base/arrays.ts'
+import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
@@ -58,7 +59,7 @@ function byUse(one: Used, other: Used): number {
 async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
   const { isShown } = table.store
   const statement = kept(table.statements, 'keys', () => keysStatement(table.table, isShown))
-  const rows = await runOnce({ db }, statement, { prefix, after })
+  const rows = await uncharged(runOnce({ db }, statement, { prefix, after }))
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
 
@@ -127,7 +128,7 @@ async function usageRows(
   ])
   const key = textArray(asked.map((each) => each.key))
   const sent = { ...Object.fromEntries(columns), prefix, gates: gatesOf(prefix), clock, key }
-  const rows = await runOnce({ db }, statement, sent)
+  const rows = await uncharged(runOnce({ db }, statement, sent))
   return distinct(rows, 'place', asked.length)
 }
 

@@ -295,6 +295,20 @@ describe('limiterOf', () => {
     await expect(usage(quota, { limiterOf: failing })).rejects.toBe(isAway)
   })
 
+  test.each(['the keys', 'the time', 'the rows'])(
+    'nothing is charged if %s cannot be read',
+    async (which) => {
+      const { config, prefix } = await usedBy({ a: 1 })
+      let place = 0
+      const { db } = watch(database.db, () => {
+        if (place++ === ['the keys', 'the time', 'the rows'].indexOf(which)) throw new Error('broken')
+      })
+      const found = usage({ db, prefix, limiterOf: () => config.limiter as Limiter, durable: true })
+      await expect(found).rejects.toMatchObject({ code: 'UNREACHABLE' })
+      expect(place).toBeGreaterThan(0)
+    },
+  )
+
   test('an invalid limiter is refused', async () => {
     const { prefix } = await usedBy({ a: 1 })
     const found = usage({ db: database.db, prefix, limiterOf: () => ({}) as never, durable: true })
