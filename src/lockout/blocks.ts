@@ -19,8 +19,14 @@ const EXCLUDES: readonly Exclusion[] = [
   ],
 ]
 
-/** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
-const GATE: StoredLimiter = /* @__PURE__ */ lockoutOf(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
+/**
+ * No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. The window says how
+ * far a clock may be behind the one that has written a block.
+ */
+const GATE: StoredLimiter = /* @__PURE__ */ lockoutOf(Number.MAX_SAFE_INTEGER, '1h', {
+  block: 1,
+  max: MAX_MS,
+})
 
 /**
  * Lets `block` deny the keys of a limiter for a time, whatever they have used. Each charge then looks at a

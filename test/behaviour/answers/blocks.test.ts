@@ -41,6 +41,16 @@ function rowsOf({ prefix }: Pick<Ratelimit, 'prefix'>) {
   ])
 }
 
+test('a process with a clock that is behind sees the block, and not for longer', async () => {
+  const ratelimit = blocking()
+  const late = new TestClock(clock.ms - 5000)
+  const behind = blocking({ prefix: ratelimit.prefix, clock: late.now })
+  await block(ratelimit, 'ada', '1h')
+  expect(await behind.limit('ada')).toMatchObject({ success: false, blockedUntil: clock.ms + HOUR })
+  late.advance(5000 + HOUR)
+  expect(await behind.limit('ada')).toMatchObject({ success: true })
+})
+
 describe.each([
   ['a token bucket', Ratelimit.tokenBucket(5, '1d', 5)],
   ['gcra', Ratelimit.gcra(5, '5d')],
