@@ -2,7 +2,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { SHIPPED } from '../kernel/database/table-name.ts'
-import { type Handle, handleIn, handleOf } from '../kernel/engine/handles.ts'
+import { handleIn, handleOf } from '../kernel/engine/handles.ts'
 import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
@@ -92,14 +92,8 @@ export interface Reading {
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX`
  */
 export function readingOf(of: object, tx?: Database): Reading {
-  if ('db' in Object(of)) return readingOfRows(of as LimiterRows, tx)
-  return readingOfHandle(
-    handleOf(of, 'Give a Ratelimit or Credits, or { db, prefix, durable } of the rows.'),
-    tx,
-  )
-}
-
-function readingOfHandle({ checker }: Handle, tx: Database | undefined): Reading {
+  if (!handleIn(of) && 'db' in Object(of)) return readingOfRows(of as LimiterRows, tx)
+  const { checker } = handleOf(of, 'Give a Ratelimit or Credits, or { db, prefix, durable } of the rows.')
   const { connection, table, namespace } = checker.rows
   return { db: tx ?? connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
 }
@@ -128,7 +122,7 @@ export function limitsOf(of: object, planOf: PlanOf | undefined, call: string): 
     own !== undefined || planOf === undefined,
     'Give limiterOf next to prefix, as a part of the rows.',
   )
-  const { limiter = own, limiterOf = planOf }: Partial<LimiterRows> = of
+  const { limiter, limiterOf }: Partial<LimiterRows> = own ? { limiter: own, limiterOf: planOf } : of
   if (limiterOf === undefined) {
     checkOption(limiter !== undefined, `${call} needs either limiter or limiterOf.`)
     checkLimiter(limiter)

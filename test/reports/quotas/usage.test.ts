@@ -367,6 +367,16 @@ test('the table is the one that the limiter writes, or that the description name
   expect(await keys({ durable: false })).toEqual(['ephemeral'])
 })
 
+test('a class of your own may have a db, and a function limiterOf', async () => {
+  class Own extends Quota {
+    readonly db = database.db
+    limiterOf = () => TEN['calendar month']
+  }
+  const own = new Own({ db: database.db, limiter: TEN['fixed window'], prefix: 'own class' })
+  await own.limit('ada', { rate: 3 })
+  expect(await usage(own)).toMatchObject([{ key: 'ada', used: 3, remaining: 7 }])
+})
+
 test('of a Ratelimit, the ephemeral table is read, without any option', async () => {
   const api = new Ratelimit({ db: database.db, limiter: TEN['fixed window'], prefix: 'ephemeral usage' })
   await api.limit('ada', { rate: 3 })
