@@ -96,7 +96,7 @@ export const calendarAlgorithm: Algorithm<
 }
 
 /** When the count is over: a row that began shortly before the period's end counts for the next one too. */
-function endNumberOf(
+export function endNumberOf(
   { windowStart }: Numbers<'windowStart'>,
   params: Numbers<'periodEnd' | 'driftMs'>,
 ): number {

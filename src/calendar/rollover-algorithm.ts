@@ -5,7 +5,7 @@ import type { Algorithm, Expressions, Numbers } from '../kernel/limits/algorithm
 import { isNear, isNearNumber } from '../kernel/limits/limiter.ts'
 import type { ColumnOf } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
-import { calendarAlgorithm, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
+import { calendarAlgorithm, endNumberOf, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
 import type { Rollover } from './periods.ts'
 
 type Param = 'periodStart' | 'periodEnd' | 'driftMs' | 'limit' | 'carriedMax' | 'previousStart'
@@ -65,7 +65,6 @@ export const rolloverAlgorithm: Algorithm<
     capacity: carriedCapacity,
     // What is left is carried over, however long the key is idle.
     expiresAt: () => sql`8e15::float8`,
-    wholeAt: (_state, { periodEnd }) => periodEnd,
     isRecent: ({ windowStart }, { periodStart, driftMs }) =>
       sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, driftMs)})`,
     // Its rows never expire, so their expiry does not show their period.
@@ -78,8 +77,8 @@ export const rolloverAlgorithm: Algorithm<
     ...calendarAlgorithm.numbers,
     fresh: (now, params) => ({ ...calendarAlgorithm.numbers.fresh(now, params), tokens: NEW }),
     available: (state, time, params) => {
-      const { limit, carriedMax, periodEnd } = params
-      if (time < periodEnd) return capacityNumber(state, params) - state.count
+      const { limit, carriedMax } = params
+      if (time < endNumberOf(state, params)) return capacityNumber(state, params) - state.count
       if (state.tokens === NEW) return limit
       return time < nextEndIn(params) ? limit + restNumber(state, params) : limit + carriedMax
     },
@@ -89,7 +88,7 @@ export const rolloverAlgorithm: Algorithm<
       return { count: next, prevCount: nextReserved, windowStart, tokens: Math.min(tokens, 0) }
     },
     capacity: capacityNumber,
-    wholeAt: (_state, { periodEnd }) => periodEnd,
+    wholeAt: endNumberOf,
     most: ({ tokens }, { limit, carriedMax }) => (tokens === NEW ? limit : limit + carriedMax),
     next: (state, { periodStart, previousStart, ...params }) => {
       const { windowStart } = state

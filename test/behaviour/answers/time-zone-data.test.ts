@@ -83,7 +83,7 @@ describe.each(calendars)('%s, %o', (period, options, end) => {
   })
 })
 
-test.each(calendars.filter(([, { rollover }]) => !rollover))(
+test.each(calendars)(
   '%s, %o: what the late process writes before its own start lasts, and its answers say until when',
   async (period, options, end) => {
     const { early, late } = processes(period, options, HOUR_MS)
