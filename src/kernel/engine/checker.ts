@@ -163,11 +163,12 @@ export class Checker implements Memory, Parts {
   }
 
   /**
-   * Forgets a remembered denial that may now be too strict, because a transaction has given something back or
-   * replaced the row under another plan.
+   * Forgets a remembered denial that may now be too strict, because a transaction has given something back, or
+   * replaced a block or the row of another plan.
    */
   followUpJoined(call: Call): void {
-    if (!addsTo(call) && call.limiter === this.terms.limiter) return
+    const isBlock = call.purpose === 'block'
+    if (!addsTo(call) && !isBlock && call.limiter === this.terms.limiter) return
     forgetEverywhere(this.rows, call.key, 'refund')
     if (addsTo(call)) this.inAdvance?.setAside(call.key)
   }

@@ -298,6 +298,17 @@ describe('block and unblock', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
   })
 
+  test('a shorter block in a transaction ends sooner, whatever a memory has', async () => {
+    const ratelimit = logins({ inMemoryBlock: true })
+    await block(ratelimit, 'ada', '10m')
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 10 * MINUTE })
+    await database.db.transaction((tx) => block(ratelimit, 'ada', '1m', { tx }))
+    clock.advance(MINUTE - 1)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
+  })
+
   test('a forced charge is refused, and the block stays', async () => {
     const ratelimit = logins()
     await block(ratelimit, 'ada', '5m')
