@@ -1,5 +1,5 @@
-import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter, Period } from '../kernel/limits/algorithm.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 
 /** The limit of the period in which a plan changed. */
 export interface Prorated extends Period {
@@ -30,11 +30,12 @@ export interface Prorated extends Period {
  */
 export function prorate(from: Limiter, to: Limiter, at: Date): Prorated {
   const time = at instanceof Date ? at.getTime() : Number.NaN
-  if (!(Math.abs(time) < MAX_TIME_MS)) {
-    throw new RatelimitError('INVALID_OPTION', 'at must be a valid Date before the year 10,000.')
-  }
-  const areAlike = from?.stored && to?.stored && from.rows === to.rows && to.periodAt && to.withTokens
-  if (!areAlike || !Number.isFinite(from.limit + to.limit)) throw notAlike()
+  checkOption(Math.abs(time) < MAX_TIME_MS, 'at must be a valid Date before the year 10,000.')
+  checkOption(
+    from?.stored && to?.stored && from.rows === to.rows && Number.isFinite(from.limit + to.limit),
+    UNLIKE,
+  )
+  checkOption(to.periodAt !== undefined && to.withTokens !== undefined, UNLIKE)
   const { start, end } = to.periodAt(time)
   const [before, after, all] = [time - start, end - time, end - start].map(BigInt) as [bigint, bigint, bigint]
   // The products are too large for doubles.
@@ -44,9 +45,4 @@ export function prorate(from: Limiter, to: Limiter, at: Date): Prorated {
 
 const MAX_TIME_MS = Date.UTC(10_000)
 
-function notAlike(): RatelimitError {
-  return new RatelimitError(
-    'INVALID_OPTION',
-    'prorate needs two calendar windows of the same periods, time zone and anchor, with a limit.',
-  )
-}
+const UNLIKE = 'prorate needs two calendar windows of the same periods, time zone and anchor, with a limit.'
