@@ -18,6 +18,7 @@ import {
   type PlanOf,
   type PlanRows,
   REPORT_NAMES,
+  type Reading,
   type ReportOptions,
   readingOf,
 } from '../shared/limiter-rows.ts'
@@ -131,15 +132,8 @@ async function usageUnder(reading: TopReading, limiter: StoredLimiter): Promise<
   const sent = { prefix, gates: gatesOf(prefix), top, clock: time, previousStart }
   const rows = await uncharged(runOnce({ db }, statement, sent, params))
   const found = distinct(rows, 'key', top)
-  const ahead = await usedAhead(
-    found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row))),
-    (keys) =>
-      lookAtEach(
-        reading,
-        keys.map((key) => ({ key, limiter })),
-        time,
-      ),
-  )
+  const rowsAhead = found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row)))
+  const ahead = await usedAhead(reading, limiter, rowsAhead, time)
   return found.map((row) => {
     const [key, now] = [String(row['key']), nowIn(row)]
     const blockedUntil = blockIn(row, now)
@@ -157,13 +151,15 @@ async function usageUnder(reading: TopReading, limiter: StoredLimiter): Promise<
  * the next period.
  */
 async function usedAhead(
+  reading: Reading,
+  limiter: StoredLimiter,
   rows: readonly Row[],
-  look: (keys: readonly string[]) => Promise<readonly KeyUsage[]>,
+  time: number,
 ): Promise<ReadonlyMap<string, KeyUsage>> {
-  if (rows.length === 0) return new Map()
   // Such a row is read at its own start.
   const starts = new Map(rows.map((row) => [String(row['key']), nowIn(row)]))
-  const looked = await look([...starts.keys()])
+  const planned = [...starts.keys()].map((key) => ({ key, limiter }))
+  const looked = await lookAtEach(reading, planned, time)
   return new Map(looked.filter(({ key, start }) => start === starts.get(key)).map((each) => [each.key, each]))
 }
 
