@@ -168,7 +168,8 @@ async function scheduleIn(
     return denial ?? (await decide(checker, scheduling, at))
   }
   const startIn = (found: Outcome | Blocked) => {
-    const { startsAt, isGiven } = !isLook && 'decision' in found ? startOf(found) : NOT_GIVEN
+    if (isLook || !('decision' in found)) return undefined
+    const { startsAt, isGiven } = startOf(found)
     return isGiven ? startsAt : undefined
   }
   const { found, repeated } = await withinTimeout([checker], tx, async (at) => {
@@ -176,18 +177,15 @@ async function scheduleIn(
     if (!('repeated' in found)) return { found }
     return { repeated: found, found: await checker.decide(look, at) }
   })
-  if (!('decision' in found)) return { answer: notScheduled(found), remaining: found.remaining }
+  if (!('decision' in found)) {
+    const { success, retryAfter, blockedUntil, remaining } = found
+    return { answer: { success, retryAfter, blockedUntil }, remaining }
+  }
   const after = afterCalls(found, repeated ? 0 : Math.min(found.place + 1, found.decision.granted))
   const answer = repeated
     ? repeatedOf(checker, call, repeated, found, way)
     : answerOf(checker, call, found, way)
   return { answer, remaining: remainingOf(call.limiter, after) }
-}
-
-const NOT_GIVEN = { startsAt: 0, isGiven: false }
-
-function notScheduled({ success, retryAfter, blockedUntil }: Blocked): NotScheduled {
-  return { success, retryAfter, blockedUntil }
 }
 
 function repeatedOf(
