@@ -18,12 +18,11 @@ export interface Begun {
   readonly state: Numbers<StateColumn>
 }
 
-/** Inserts the rows. Returns how many did not exist. */
+/** Inserts the rows, unless they exist. */
 export async function begin(
   { tx, table, prefix }: { tx: Database; table: RateLimitTable; prefix: string },
   begun: readonly Begun[],
-): Promise<number> {
-  let inserted = 0
+): Promise<void> {
   for (const alike of groupBy(begun, ({ limiter }) => limiter.algorithm.name)) {
     const { limiter: first } = alike[0] as Begun
     const statement = kept(statementsOf(table), `begin ${first.algorithm.name}`, () =>
@@ -38,7 +37,6 @@ export async function begin(
       numberArray(rows.map((row) => row[each] ?? null)),
     ])
     const key = textArray(alike.map((each) => each.key))
-    inserted += (await runOnce({ db: tx }, statement, { ...Object.fromEntries(values), prefix, key })).length
+    await runOnce({ db: tx }, statement, { ...Object.fromEntries(values), prefix, key })
   }
-  return inserted
 }

@@ -33,20 +33,21 @@ export interface Closing {
 }
 
 /** A key's period that is over. */
-interface Ended extends EndedPeriod {
+export interface ClosedPeriod extends EndedPeriod {
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
 }
 
 /** The same before its row is removed, and its limit. */
-interface Over extends Omit<Ended, 'used' | 'reserved'> {
+interface Over extends Omit<ClosedPeriod, 'used' | 'reserved'> {
   readonly limiter: StoredLimiter
   /** The time of the row's server. */
   readonly time: number
 }
 
 /** Removes the rows of periods that are over, and returns their counts. */
-export async function closeEnded(closing: Closing): Promise<Ended[]> {
-  const closed: Ended[] = []
+export async function closeEnded(closing: Closing): Promise<ClosedPeriod[]> {
+  const closed: ClosedPeriod[] = []
   let { after } = closing
   // The first page has as many rows as are to be closed. If few of them have ended, the pages grow.
   for (let size = Math.min(closing.limit, MAX_PAGE); ; size = Math.min(2 * size, MAX_PAGE)) {
@@ -95,7 +96,7 @@ function isOfAlgorithm(row: Row, { algorithm }: StoredLimiter): boolean {
   return STATE_COLUMNS.every((column) => columns.includes(column) === (columnIn(row, column) !== null))
 }
 
-async function closeAll(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
+async function closeAll(closing: Closing, ended: readonly Over[]): Promise<ClosedPeriod[]> {
   const rows = await remove(closing, ended)
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyOfRow(row), row]))
   const begun: Begun[] = []
@@ -135,7 +136,7 @@ async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): P
 }
 
 /** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */
-function usedInPeriod(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, 'used' | 'reserved'> {
+function usedInPeriod(row: Row, limiter: StoredLimiter, end: number): Pick<EndedPeriod, 'used' | 'reserved'> {
   const { numbers, settled } = limiter.algorithm
   const state = stateIn(row, limiter)
   const used = numbers.used(state, end, limiter.params)

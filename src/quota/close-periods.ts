@@ -1,13 +1,19 @@
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import type { EndedPeriod } from '../kernel/limits/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../kernel/limits/limiter.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { limitsOf, type OneLimitRows, type PlanOf, type PlanRows, readingOf } from '../shared/limiter-rows.ts'
+import {
+  checkAboveZero,
+  limitsOf,
+  type OneLimitRows,
+  type PlanOf,
+  type PlanRows,
+  readingOf,
+} from '../shared/limiter-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
-import { closeEnded } from './close-ended.ts'
+import { type ClosedPeriod, closeEnded } from './close-ended.ts'
 
 /** Options of `closePeriods`. */
 export interface ClosePeriodsOptions {
@@ -31,13 +37,7 @@ export interface ClosePlansOptions extends ClosePeriodsOptions {
 }
 
 const CLOSE_NAMES: NamesOf<ClosePlansOptions> = {
-  ...{ tx: true, limit: true, after: true, grace: true, limiterOf: true },
-}
-
-/** A key's period that is over. */
-export interface ClosedPeriod extends EndedPeriod {
-  /** The key as it is stored: with `hashKeys`, the hash. */
-  readonly key: string
+  ...{ tx: true, limit: checkAboveZero, after: true, grace: true, limiterOf: true },
 }
 
 /**
@@ -85,7 +85,6 @@ export async function closePeriods(
   const { tx, limit = 100, after = '', grace } = options
   const graceMs = grace === undefined ? 0 : parseDuration(grace, 'grace')
   checkOption(isTransaction(tx), 'closePeriods needs tx, a transaction of Drizzle.')
-  checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
   const { table, prefix, clock } = readingOf(of, tx)
   const limits = limitsOf(of, options.limiterOf, 'closePeriods')

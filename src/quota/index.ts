@@ -20,12 +20,8 @@ export type { Threshold } from '../kernel/options/choices.ts'
 export type { QuotaConfig } from '../kernel/options/config.ts'
 export type { LimiterRows, OneLimitRows, PlanOf, PlanRows } from '../shared/limiter-rows.ts'
 export type { ChangePlanOptions } from './change-plan.ts'
-export {
-  type ClosedPeriod,
-  type ClosePeriodsOptions,
-  type ClosePlansOptions,
-  closePeriods,
-} from './close-periods.ts'
+export type { ClosedPeriod } from './close-ended.ts'
+export { type ClosePeriodsOptions, type ClosePlansOptions, closePeriods } from './close-periods.ts'
 export { type OpenReservationsOptions, openReservations } from './open-reservations.ts'
 export { type Prorated, prorate } from './prorate.ts'
 export { Quota } from './quota.ts'

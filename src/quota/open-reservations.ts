@@ -3,9 +3,9 @@ import { type OpenReservation, readOpen } from '../estimates/read-open.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
-import { checkKey, checkOption } from '../kernel/options/validate.ts'
+import { checkKey } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { type LimiterRows, readingOf } from '../shared/limiter-rows.ts'
+import { checkAboveZero, type LimiterRows, readingOf } from '../shared/limiter-rows.ts'
 
 /** Options of `openReservations`. */
 export interface OpenReservationsOptions extends TxOptions {
@@ -15,7 +15,7 @@ export interface OpenReservationsOptions extends TxOptions {
   readonly limit?: number
 }
 
-const OPEN_NAMES: NamesOf<OpenReservationsOptions> = { ...CALLS.tx, key: true, limit: true }
+const OPEN_NAMES: NamesOf<OpenReservationsOptions> = { ...CALLS.tx, key: true, limit: checkAboveZero }
 
 /**
  * Lists the reservations with a name that are not settled, those that end first before the others. It takes no
@@ -43,7 +43,6 @@ export async function openReservations(
   checkOptions(options, OPEN_NAMES)
   const { key, limit = 100, tx } = options
   const reading = readingOf(of, tx)
-  checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   if (key !== undefined) checkKey(key, reading.prefix)
   return readOpen(reading, { key, size: limit })
 }

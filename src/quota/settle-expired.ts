@@ -16,7 +16,7 @@ import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import type { PlanOf } from '../shared/limiter-rows.ts'
+import { checkAboveZero, type PlanOf } from '../shared/limiter-rows.ts'
 import { stateIn } from '../shared/number-columns.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import { lockExpired } from './lock-expired.ts'
@@ -151,10 +151,6 @@ async function findFree(
     const opened = openedIn(stateIn(found, CLOSING))
     return opened ? [{ ...nameIn(row), row, opened }] : []
   })
-}
-
-function checkAboveZero(value: unknown, name: string): void {
-  checkOption(Number.isSafeInteger(value) && Number(value) > 0, `${name} must be a whole number above 0.`)
 }
 
 function inOrder(one: ExpiredRow, other: ExpiredRow): number {

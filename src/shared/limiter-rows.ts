@@ -71,10 +71,11 @@ export interface ReportOptions extends TxOptions {
   readonly top?: number | undefined
 }
 
-export const REPORT_NAMES: NamesOf<ReportOptions> = { ...CALLS.tx, top: checkTop }
+export const REPORT_NAMES: NamesOf<ReportOptions> = { ...CALLS.tx, top: checkAboveZero }
 
-function checkTop(top: unknown): void {
-  checkOption(Number.isSafeInteger(top) && Number(top) > 0, 'top must be a whole number above 0.')
+/** Checks how many are to be listed or done. */
+export function checkAboveZero(value: unknown, name: string): void {
+  checkOption(Number.isSafeInteger(value) && Number(value) > 0, `${name} must be a whole number above 0.`)
 }
 
 /** The rows that a report reads, and the clock. */
