@@ -52,7 +52,7 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const { failed = (c) => c.res.status >= 400, onDenied } = options
   return async (c, next) => {
     const decided = await guard(c)
-    c.set('rateLimit', decided.answer)
+    if (decided.answer) c.set('rateLimit', decided.answer)
     if (!decided.success) {
       if (!onDenied) return problemResponse(decided.problem, decided.headers)
       c.status(decided.problem.status)

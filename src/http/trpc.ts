@@ -67,7 +67,8 @@ export function rateLimit<Context, Input = unknown>(
       const code = problem.status === 429 ? 'TOO_MANY_REQUESTS' : 'SERVICE_UNAVAILABLE'
       throw new TRPCError({ code, message: problem.title, cause: problem })
     }
-    const result = await next({ ctx: { rateLimit: decided.answer } })
+    const { rateLimit: before } = ctx as Partial<RateLimitContext>
+    const result = await next({ ctx: { rateLimit: decided.answer ?? before } })
     await decided.settle(() => !result.ok)
     return result
   }

@@ -71,6 +71,14 @@ test('the headers are those of the last limit', async () => {
   }
 })
 
+test('the answer is that of the last limit that was checked', async () => {
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit: perHour(database.db, 5), key }))
+  const unchecked = rateLimit({ ratelimit: perHour(database.db, 1), key, skip: () => true })
+  app.get('/', unchecked, (c) => c.json(c.var.rateLimit ?? null))
+  expect(await (await app.request('/')).json()).toMatchObject({ limit: 5 })
+})
+
 test('a route has its own rate, by its pattern or by its path', async () => {
   const ratelimit = perHour(database.db, 100)
   const app = new Hono()

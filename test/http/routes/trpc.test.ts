@@ -57,6 +57,13 @@ test('resolvers find the answer, and a denial has the problem as its cause', asy
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 2 })
 })
 
+test('the answer is that of the last limit that was checked', async () => {
+  const skipping = rateLimit({ ratelimit: perHour(database.db, 1), key, skip: () => true })
+  const limited = t.procedure.use(rateLimit({ ratelimit: perHour(database.db, 5), key })).use(skipping)
+  const router = t.router({ limit: limited.query(({ ctx }) => ctx.rateLimit?.limit) })
+  expect(await router.createCaller({ user: 'ada' }).limit()).toBe(5)
+})
+
 test('fifty requests at once stay within the limit', async () => {
   const client = await clientOf({ ratelimit: perHour(database.db, 7), key })
   const answers = await Promise.allSettled(Array.from({ length: 50 }, () => client.left.query()))
