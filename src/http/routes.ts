@@ -47,8 +47,8 @@ export function ratesOf(table: RateTable): (route: Route) => number {
 function namedOf(name: string, rate: number): [loose: string, named: NamedRate] {
   const [, method, path = ''] = /^(?:([a-z]+) )?(\S+)$/i.exec(name) ?? []
   checkOption(
-    path !== '',
-    "A name in a table of rates must be like 'POST /reports', or like '/reports' for all methods.",
+    path !== '' && method?.toUpperCase() !== 'HEAD',
+    "A name in a table of rates must be like 'POST /reports', or like '/reports' for all methods. HEAD counts as GET.",
   )
   const spelled = nameOf(path, method?.toUpperCase())
   return [loosened(spelled), { spelled, rate }]

@@ -690,7 +690,7 @@ describe('errors', () => {
     expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_RATE' }))
   })
 
-  test.each([['', '/'], ['GET  /'], ['GET / x'], ['/a b'], ['/A', '/a/'], ['GET /a', 'HEAD /a']])(
+  test.each([['', '/'], ['GET  /'], ['GET / x'], ['/a b'], ['/A', '/a/'], ['HEAD /a'], ['head /a']])(
     'refuses a table of rates with the names %j %j',
     (...names) => {
       const rate = Object.fromEntries(names.filter((name) => name !== undefined).map((name) => [name, 1]))
