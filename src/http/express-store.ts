@@ -83,7 +83,8 @@ export class RateLimitStore {
     const limiter = this.#limiter()
     const reserving = this.#ratelimit.reserve(await this.#stored(key), { limiter })
     const reserved = await deniedIfContended(reserving, limiter)
-    if (reserved.success) hit.giveBack ??= () => reserved.release()
+    // Of a hit that was not counted, nothing may be given back: it would be one of another request.
+    hit.giveBack ??= reserved.success ? () => reserved.release() : async () => {}
     const { success, limit, remaining, reset, degraded } = reserved
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
   }

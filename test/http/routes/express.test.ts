@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { type RateLimitOptions, RateLimitStore, rateLimit, type StoreConfig } from 'drizzle-ratelimit/express'
 import { clientKey } from 'drizzle-ratelimit/http'
 import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express'
@@ -9,6 +10,7 @@ import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { watch } from '../../support/watch.ts'
 import { away, newPrefix, perHour, serve, silent, statusesOf } from './serve.ts'
 import { untilOneCounts } from './settled.ts'
 
@@ -292,6 +294,24 @@ describe('the store for express-rate-limit', () => {
     expect(await store.get('key')).toMatchObject({ totalHits: 1 })
     await store.decrement('key')
     expect(await store.get('key')).toBeUndefined()
+  })
+
+  test('a hit that was not counted gives back none of another request', async () => {
+    let isAway = false
+    const { db } = watch(database.db, () => {
+      if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED', syscall: 'connect' })
+    })
+    const store = new RateLimitStore({ db, prefix: newPrefix(), onError: 'deny' })
+    store.init({ windowMs: 3_600_000 })
+    const request = <T>(work: () => Promise<T>) => new AsyncResource('request').runInAsyncScope(work)
+    await request(() => store.increment('key'))
+    isAway = true
+    await request(async () => {
+      expect(await store.increment('key')).toMatchObject({ totalHits: Number.MAX_SAFE_INTEGER })
+      isAway = false
+      await store.decrement('key')
+    })
+    expect(await store.get('key')).toMatchObject({ totalHits: 1 })
   })
 
   test('counts hits in a window, and starts again after it', async () => {
