@@ -15,14 +15,16 @@ import { slotInTime, type Wanted } from './waiting.ts'
 
 /** @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_DURATION` */
 export function wantedBy(prefix: string, own: Plan, key: string, options: AcquireOptions): Wanted {
-  const { timeout = 0, limit, lease, signal, tx } = options
+  const { timeout = 0, limit = own.limit, lease = own.leaseMs, signal, tx } = options
   checkKey(key, prefix)
   checkSignal(signal)
+  const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   return {
     key,
-    limit: limit === undefined ? own.limit : checkLimit(limit),
-    leaseMs: lease === undefined ? own.leaseMs : lengthOf(lease),
-    timeoutMs: parseDuration(timeout, 'The timeout', 0),
+    limit: checkLimit(limit),
+    leaseMs: lengthOf(lease),
+    // Without slots, there is nothing to wait for.
+    timeoutMs: limit === 0 ? 0 : timeoutMs,
     signal: signal ?? undefined,
     tx,
   }

@@ -137,6 +137,9 @@ describe('another limit', () => {
   test('0 denies, a thousand fit', async () => {
     const exports = slots('sizes', 0)
     expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: Infinity })
+    // No wait would help.
+    const suspended = exports.acquire('org', { timeout: '1h' })
+    expect(await suspended).toMatchObject({ success: false, retryAfter: Infinity })
     expect(await exports.acquire('org', { limit: 1000 })).toMatchObject({ success: true })
   })
 })
