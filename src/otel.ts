@@ -62,7 +62,8 @@ export function instrument(options: InstrumentOptions = {}): () => void {
       trace.getActiveSpan()?.setAttributes({ ...attributes, ...attributesOf(message) })
     }),
     listen(channels.wait, ({ prefix, waitMs }) => {
-      waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
+      // A wait of which nobody knows how long it takes is published again at its end.
+      if (waitMs > 0) waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
     }),
     listen(channels.error, ({ prefix, error }) => {
       const isOpen = isOfCircuit(error)

@@ -31,13 +31,16 @@ export interface DecisionMessage {
   readonly durationMs: number
 }
 
-/** On `drizzle-ratelimit:wait`: a call begins to wait, of `limitAll` for each key that is denied. */
+/**
+ * On `drizzle-ratelimit:wait`: a call begins to wait, of `limitAll` for each key that is denied. A call of
+ * `acquire` publishes it again when it has waited.
+ */
 export interface WaitMessage {
   /** The limiter's namespace. */
   readonly prefix: string
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** Milliseconds until it checks again. */
+  /** Milliseconds until it checks again. Of `acquire`, how long it has waited: 0 as it begins. */
   readonly waitMs: number
 }
 

@@ -146,11 +146,21 @@ async function waitInLine(
       stopSignal?.()
     }
   })
-  channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key, waitMs: timeoutMs })
+  const published = publishWait(checker, key)
   return found.finally(() => {
     stop()
     leave()
+    published()
   })
+}
+
+/** Publishes that a call waits. Returns what publishes how long it has waited. Its timeout may be longer. */
+function publishWait(checker: Checker, key: string): () => void {
+  const since = performance.now()
+  const publish = (waitMs: number) =>
+    channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key, waitMs })
+  publish(0)
+  return () => publish(performance.now() - since)
 }
 
 /** Looks again and again in the caller's transaction. Only the caller can end a statement in it. */
@@ -160,11 +170,15 @@ async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, ends
   const lookOnce = () => lookAtSlots(checker, sought, joined)
   const first = await untilDecided(lookOnce, signal, timeoutMs > 0 ? endsAt : undefined)
   if (first.slot || timeoutMs === 0) return first
-  channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: wanted.key, waitMs: timeoutMs })
-  let last = first
-  while (!last.slot && performance.now() < endsAt) {
-    await wait(Math.min(JOINED_PAUSE_MS, endsAt - performance.now()), signal)
-    last = await lookOnce()
+  const published = publishWait(checker, wanted.key)
+  try {
+    let last = first
+    while (!last.slot && performance.now() < endsAt) {
+      await wait(Math.min(JOINED_PAUSE_MS, endsAt - performance.now()), signal)
+      last = await lookOnce()
+    }
+    return last
+  } finally {
+    published()
   }
-  return last
 }

@@ -1,10 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import diagnostics from 'node:diagnostics_channel'
 import { type Context, type ContextManager, context, ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import { type Histogram, MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
 import { BasicTracerProvider, type ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { instrument } from '../../../src/otel.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { watch } from '../../support/watch.ts'
@@ -114,6 +116,25 @@ test('the bucket of a duration says how long it was', async () => {
     const upTo = buckets.boundaries.find((boundary) => boundary >= max)
     expect(upTo).toBeLessThanOrEqual(Math.max(5 * max, 0.0001))
   }
+})
+
+test('a wait for a slot is as long as it was, and not as its timeout', async () => {
+  const reader = new Reader()
+  const stop = instrument({ meterProvider: new MeterProvider({ readers: [reader] }) })
+  const slots = new Semaphore({ db: database.db, limit: 1, lease: '1h', prefix: 'slots' })
+  const first = await slots.acquire('org')
+  const begins = new Promise((resolve) => diagnostics.subscribe('drizzle-ratelimit:wait', resolve))
+  const next = slots.acquire('org', { timeout: '1h' })
+  await begins
+  if (first.success) await first.release()
+  expect(await next).toMatchObject({ success: true })
+  stop()
+  const { resourceMetrics } = await reader.collect()
+  const metrics = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+  const waits = metrics.find(({ descriptor }) => descriptor.name === 'ratelimit.wait.duration')
+  const [waited] = waits?.dataPoints.map(({ value }) => value as Histogram) ?? []
+  expect(waited?.count).toBe(1)
+  expect(waited?.sum).toBeLessThan(60)
 })
 
 test('errors say whether the call was sent', async () => {

@@ -33,7 +33,9 @@ function untilWaiting(calls: number, jobs: Semaphore): Promise<'waiting'> {
   let begun = 0
   return new Promise((resolve) => {
     const listen = (message: unknown) => {
-      if ((message as WaitMessage).prefix !== jobs.prefix || ++begun < calls) return
+      const { prefix, waitMs } = message as WaitMessage
+      // It is published again at the end of a wait.
+      if (prefix !== jobs.prefix || waitMs > 0 || ++begun < calls) return
       diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
       resolve('waiting')
     }
