@@ -22,7 +22,8 @@ export function screenOf(): Screen | undefined {
   return {
     size: () => ({ columns: stdout.columns, rows: stdout.rows }),
     draw: (lines) => {
-      const shown = lines.map((line, row) => cursorTo(0, row) + styled(line, stdout.columns) + eraseEndLine)
+      // Many terminals stay on the last column of a full line, and would erase it afterwards.
+      const shown = lines.map((line, row) => cursorTo(0, row) + eraseEndLine + styled(line, stdout.columns))
       stdout.write(shown.join(''))
     },
     open: ({ pressed, resized, ended }) => {
