@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { wait } from '../../shared/until-allowed.ts'
 import { messagesOf, redact, type Screen } from '../output.ts'
 import type { Read } from './reading.ts'
 import { View } from './view.ts'
@@ -38,7 +38,7 @@ export async function showLive(screen: Screen, read: Read, every: Interval): Pro
       await Promise.race([reading, stopped])
       if (!signal.aborted) draw()
       else reading.catch(() => {})
-      await sleep(every.ms, undefined, { signal }).catch(() => {})
+      await wait(every.ms, signal).catch(() => {})
     }
   } finally {
     screen.close()

@@ -1,6 +1,6 @@
 import { countDenials } from 'drizzle-ratelimit/denials'
 import { block, lockout } from 'drizzle-ratelimit/lockout'
-import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import type { Screen, ScreenListener } from '../../../src/cli/output.ts'
 import { Ratelimit } from '../../../src/index.ts'
@@ -161,6 +161,27 @@ describe('drizzle-ratelimit top', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * 3_600_000 })
     const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'requests', '--top', '1'])
     expect(words.slice(3)).toEqual([REQUESTS, ' user:1 5 0 5 60 min 2'])
+  })
+
+  test('waits for a month, if it is told to', async () => {
+    const warned = vi.fn()
+    process.on('warning', warned)
+    onTestFinished(() => void process.off('warning', warned))
+    let [draws, stop] = [0, () => {}]
+    const screen: Screen = {
+      size: () => ({ columns: 80, rows: 24 }),
+      open: ({ ended }) => {
+        stop = ended
+      },
+      draw: () => void draws++,
+      close: () => {},
+    }
+    const running = run(['top', database.url, '--prefix', 'requests', '--every', '31d'], screen)
+    await expect.poll(() => draws).toBe(2)
+    stop()
+    expect((await running).code).toBe(0)
+    // A longer timer than 2^31 ms would fire at once, with a warning.
+    expect(warned).not.toHaveBeenCalled()
   })
 
   test('says that the database does not answer, and goes on when it does', async () => {
