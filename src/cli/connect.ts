@@ -47,6 +47,7 @@ function isInstalled(project: NodeJS.Require, name: string): boolean {
 
 function byNodePostgres({ Client }: typeof import('pg'), url: string): Connected {
   let client: InstanceType<typeof Client> | undefined
+  let isEnded = false
   const connected = async () => {
     const next = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
     // If the connection breaks, the running query rejects, and the next one connects again. Without a listener,
@@ -56,11 +57,16 @@ function byNodePostgres({ Client }: typeof import('pg'), url: string): Connected
     })
     await next.connect()
     client = next
+    // The user has stopped meanwhile. An open connection would keep the process alive.
+    if (isEnded) await next.end()
     return next
   }
   return {
     db: databaseOf(async (sql, params) => (client ?? (await connected())).query(sql, params)),
-    end: async () => client?.end(),
+    end: async () => {
+      isEnded = true
+      await client?.end()
+    },
   }
 }
 

@@ -1,7 +1,9 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
+import { connect } from '../../../src/cli/connect.ts'
 import { optionOf, redact } from '../../../src/cli/output.ts'
 import { citusMigration, storageMigration } from '../../../src/cli/storage.ts'
 import { SHIPPED } from '../../../src/kernel/database/table-name.ts'
@@ -83,16 +85,23 @@ test.each<[string, string[], string]>([
   expect(error).not.toContain('secret')
 })
 
+const AUTHENTICATION_OK = [...Buffer.from('R'), 0, 0, 0, 8, 0, 0, 0, 0]
+const READY_FOR_QUERY = [...Buffer.from('Z'), 0, 0, 0, 5, ...Buffer.from('I')]
+const LOGGED_IN = Buffer.from([...AUTHENTICATION_OK, ...READY_FOR_QUERY])
+
 /** A server that logs everybody in, and then does this with the first query. */
-async function serverThat(meets: (socket: Socket) => void): Promise<string> {
-  const AUTHENTICATION_OK = [...Buffer.from('R'), 0, 0, 0, 8, 0, 0, 0, 0]
-  const READY_FOR_QUERY = [...Buffer.from('Z'), 0, 0, 0, 5, ...Buffer.from('I')]
-  const server = createServer((socket) => {
+function serverThat(meets: (socket: Socket) => void): Promise<string> {
+  return served((socket) => {
     socket.once('data', () => {
-      socket.write(Buffer.from([...AUTHENTICATION_OK, ...READY_FOR_QUERY]))
+      socket.write(LOGGED_IN)
       socket.once('data', () => meets(socket))
     })
   })
+}
+
+/** The address of a server whose connections begin with this. */
+async function served(begins: (socket: Socket) => void): Promise<string> {
+  const server = createServer(begins)
   onTestFinished(() => void server.close())
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
@@ -110,6 +119,18 @@ function refusal(message: string): Buffer {
 test('a connection that breaks ends with 2', async () => {
   const url = await serverThat((socket) => socket.destroy())
   expect(await run('check', url)).toMatchObject({ code: 2, log: '' })
+})
+
+test('a connection that is made after its end is closed', async () => {
+  const sockets: Socket[] = []
+  const { db, end } = connect(await served((each) => void each.once('data', () => sockets.push(each))))
+  const asked = db.execute(sql`select 1`)
+  const socket = await vi.waitFor(() => sockets[0] ?? Promise.reject(new Error('nobody has come')))
+  await end()
+  const closed = once(socket, 'close')
+  socket.write(LOGGED_IN)
+  await expect(asked).rejects.toThrow()
+  await closed
 })
 
 test('a server that is silent ends with 2 after 30 seconds', async () => {
