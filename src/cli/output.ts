@@ -34,6 +34,13 @@ export function messagesOf(error: unknown): string {
   return error.cause === undefined ? text : `${text}\n${messagesOf(error.cause)}`
 }
 
+/** JSON, where characters that a terminal acts on are escaped: scripts read names as they are. */
+export function jsonOf(value: unknown): string {
+  const escaped = (text: string) =>
+    text.replaceAll(/./gs, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return JSON.stringify(value, undefined, 2).replaceAll(/(?!\n)[\p{Cc}\p{Cf}]/gu, escaped)
+}
+
 /** The lines without characters that a terminal acts on. They are replaced, so that names stay different. */
 export function safe(text: string): string {
   return text.split('\n').map(printable).join('\n')

@@ -3,7 +3,7 @@ import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { checkTables, type TableDifference } from '../../tables/check-tables.ts'
 import { connect } from '../connect.ts'
-import type { Output } from '../output.ts'
+import { jsonOf, type Output } from '../output.ts'
 import { LOGGED_OPTION, qualifiedName, TABLE_OPTIONS, tablesFrom } from '../tables.ts'
 import { declaredNames } from './declared-names.ts'
 import { elsewhere } from './elsewhere.ts'
@@ -42,7 +42,9 @@ export async function check(args: string[], output: Output): Promise<number> {
     const isMissing = !isNamed && (await elsewhere(db, usual)).isMissing
     const declared = isMissing ? await declaredNames() : undefined
     const report = await compare(db, declared ? tablesFrom(declared) : usual, { logged, limits })
-    output.log(values.json ? jsonOf(report) : values.fix ? migrationOf(report) : reportText(report))
+    output.log(
+      values.json ? jsonOf(forScripts(report)) : values.fix ? migrationOf(report) : reportText(report),
+    )
     return report.differences.length === 0 ? 0 : 1
   } finally {
     await end()
@@ -78,9 +80,9 @@ function reportText({ tables, differences, notes }: CheckReport): string {
   return [...messages, ...differences.map(({ message }) => message), '', `${count}.${fix}`].join('\n')
 }
 
-function jsonOf({ differences, ...others }: CheckReport): string {
-  const all = differences.map(({ message, sql = null }) => ({ message, sql }))
-  return JSON.stringify({ ...others, differences: all }, undefined, 2)
+/** In JSON, nothing is left out. */
+function forScripts({ differences, ...others }: CheckReport): object {
+  return { ...others, differences: differences.map(({ message, sql = null }) => ({ message, sql })) }
 }
 
 /** One migration, as `drizzle-kit generate --custom` takes it. What it cannot do is a comment. */

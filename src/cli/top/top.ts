@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { type Duration, parseDuration } from '../../kernel/duration.ts'
 import { connect } from '../connect.ts'
 import { limitsIn } from '../limits.ts'
-import type { Output } from '../output.ts'
+import { jsonOf, type Output } from '../output.ts'
 import { TABLE_OPTIONS, tablesFrom } from '../tables.ts'
 import type { ShownLimit } from './keys.ts'
 import { showLive } from './live.ts'
@@ -40,7 +40,7 @@ export async function top(args: string[], output: Output): Promise<number> {
     else {
       const report = await read()
       const lines = contentOf(report).map(({ text }) => text)
-      output.log(values.json ? JSON.stringify(report, undefined, 2) : lines.join('\n'))
+      output.log(values.json ? jsonOf(report) : lines.join('\n'))
     }
     return 0
   } finally {

@@ -127,6 +127,16 @@ describe('drizzle-ratelimit top', () => {
     })
   })
 
+  test('writes the keys to JSON as they are, also those of a family', async () => {
+    const key = '👩\u200d👩\u200d👧'
+    const common = { db: database.db, prefix: 'families', limiter: Ratelimit.fixedWindow(0, '1h') }
+    const families = new Ratelimit({ ...common, use: [countDenials()] })
+    await families.limit(key)
+    await families.close()
+    const { printed } = await run(['top', database.url, '--prefix', 'families', '--json'])
+    expect(JSON.parse(printed.join('\n')).limits[0].keys).toMatchObject([{ key, denials: 1 }])
+  })
+
   test('shows it again and again on a screen, which it gives back when the user stops', async () => {
     const shown: string[][] = []
     let listener: ScreenListener | undefined

@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import { connect } from '../../../src/cli/connect.ts'
-import { optionOf, redact } from '../../../src/cli/output.ts'
+import { jsonOf, optionOf, redact } from '../../../src/cli/output.ts'
 import { citusMigration, storageMigration } from '../../../src/cli/storage.ts'
 import { SHIPPED } from '../../../src/kernel/database/table-name.ts'
 
@@ -178,4 +178,11 @@ test.each([
   ['postgres://u@h:5432/d, 12:30@home', 'postgres://u@h:5432/d, 12:30@home'],
 ])('passwords are not printed: %s', (text, printed) => {
   expect(redact(text)).toBe(printed)
+})
+
+test('JSON has the names as they are, and nothing that a terminal acts on', () => {
+  const key = 'a\u009b2Jb\u202e👩\u200d💻\u{e0041}'
+  const text = jsonOf({ key })
+  expect(JSON.parse(text)).toEqual({ key })
+  expect(text).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u)
 })
