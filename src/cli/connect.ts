@@ -15,6 +15,15 @@ export interface Connected {
 
 type Query = (sql: string, params: unknown[]) => Promise<unknown>
 
+/** The address of the database that a command was given, or that of the environment. */
+export function urlIn(positionals: readonly string[], command: string): string {
+  const [url = process.env['DATABASE_URL'], ...more] = positionals
+  if (!url)
+    throw new Error(`Which database? Run \`drizzle-ratelimit ${command} <url>\`, or set DATABASE_URL.`)
+  if (more.length > 0) throw new Error(`\`drizzle-ratelimit ${command}\` takes one URL.`)
+  return url
+}
+
 /** Connects with the driver of the project: `pg` or `postgres`. */
 export function connect(url: string): Connected {
   checkUrl(url)

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { checkTables, type TableDifference } from '../../tables/check-tables.ts'
-import { connect } from '../connect.ts'
+import { connect, urlIn } from '../connect.ts'
 import { jsonOf, type Output } from '../output.ts'
 import { LOGGED_OPTION, qualifiedName, TABLE_OPTIONS, tablesFrom } from '../tables.ts'
 import { declaredNames } from './declared-names.ts'
@@ -30,9 +30,7 @@ interface CheckReport {
 /** Prints the differences between the tables in a database and the expected ones. */
 export async function check(args: string[], output: Output): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: CHECK_OPTIONS, allowPositionals: true })
-  const [url = process.env['DATABASE_URL'], ...more] = positionals
-  if (!url) throw new Error('Which database? Run `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
-  if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')
+  const url = urlIn(positionals, 'check')
   const { schema, ephemeral, durable, logged, limits } = values
   const isNamed = [schema, ephemeral, durable].some((name) => name !== undefined)
   const usual = tablesFrom({ ...values, schema: schema ?? 'public' })

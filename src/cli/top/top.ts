@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { type Duration, parseDuration } from '../../kernel/duration.ts'
-import { connect } from '../connect.ts'
+import { connect, urlIn } from '../connect.ts'
 import { limitsIn } from '../limits.ts'
 import { jsonOf, type Output } from '../output.ts'
 import { TABLE_OPTIONS, tablesFrom } from '../tables.ts'
@@ -23,9 +23,7 @@ const TOP_OPTIONS = {
 /** Shows the keys that use most and are denied most, again and again in a terminal, and otherwise once. */
 export async function top(args: string[], output: Output): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: TOP_OPTIONS, allowPositionals: true })
-  const [url = process.env['DATABASE_URL'], ...more] = positionals
-  if (!url) throw new Error('Which database? Run `drizzle-ratelimit top <url>`, or set DATABASE_URL.')
-  if (more.length > 0) throw new Error('`drizzle-ratelimit top` takes one URL.')
+  const url = urlIn(positionals, 'top')
   const every = { text: values.every, ms: parseDuration(values.every as Duration, '--every') }
   const sinceMs = parseDuration(values.since as Duration, '--since')
   const limits = await chosenLimits(values.limits, values.prefix ?? [])
