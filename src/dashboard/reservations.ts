@@ -5,7 +5,7 @@ import { calledOn } from '../kernel/engine/handles.ts'
 import { toHex } from '../shared/hex-id.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
-import type { KeyRows } from './keys.ts'
+import { type KeyRows, presentPlan } from './keys.ts'
 
 /** The name of what this lists. */
 export const RESERVATIONS = 'reservations'
@@ -30,7 +30,7 @@ const OF_SEVERAL =
 /** Settles and releases reservations, as their names are stored. */
 export function reservationActs(rows: KeyRows): readonly Act[] {
   const settle = async (key: string, { held = '' }: FieldValues, actual: number) => {
-    const limiter = await rows.limiterOf?.(key)
+    const limiter = rows.limiterOf && (await presentPlan(rows.limiterOf, key))
     const each = await calledOn(rows.handle, key, { rate: 0, limiter })
     const named = { each, row: `${key}/${toHex(held)}`, hasPlan: false }
     const settled = inRows([named])

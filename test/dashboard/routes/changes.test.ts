@@ -339,4 +339,16 @@ describe('a change', () => {
     const back = await act('credits', 'org:1', 'take back', { held })
     expect(back.text).toContain('100 credits were taken back.')
   })
+
+  test('of a reservation whose plan cannot be told is refused, without the error of the application', async () => {
+    const ratelimit = new Quota({ db: database.db, limiter: five, prefix: newPrefix() })
+    await ratelimit.reserve('org:1', { rate: 2, id: 'job', expires: '1h' })
+    const limiterOf = () => {
+      throw new Error('no plan of org:1')
+    }
+    const { act } = browse({ planned: { ratelimit, limiterOf } })
+    const refused = await act('planned', 'org:1', 'release', { held: 'job' })
+    expect(refused).toMatchObject({ status: 400, text: expect.stringContaining('limiterOf has thrown') })
+    expect(refused.text).not.toContain('no plan of org:1')
+  })
 })
