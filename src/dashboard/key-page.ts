@@ -135,7 +135,7 @@ function ofLimit(
 ${denials && deniedCharts(denials, looking.times)}
 ${held.map(([holding, found]) => {
   const own = ofHeld(holding).filter(({ needs }) => asking.allow.includes(needs))
-  const columns = [{ name: holding.columns[0] ?? 'Number' }, ...heldColumns(holding, found).slice(1)]
+  const columns = heldColumns(holding, found)
   return html`<h3>${holding.title}</h3>${table(
     own.length === 0 ? columns : [...columns, { name: 'Change' }],
     found.map((each) => [

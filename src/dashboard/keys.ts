@@ -40,8 +40,8 @@ export interface KeyRows {
 /** The keys nearest to their limit. None for an unlimited plan, which has no rows. */
 export function nearestKeys(rows: KeyRows, asked: KeysAsked): Promise<ShownKeys> {
   const { limiter } = rows.handle.checker.terms
-  if (rows.limiterOf) return nearestByPlan(readingIn(rows), rows.limiterOf, asked)
-  if (limiter.stored) return nearestUnder(readingIn(rows), limiter, asked)
+  if (rows.limiterOf) return nearestByPlan(readingIn(rows.handle.checker), rows.limiterOf, asked)
+  if (limiter.stored) return nearestUnder(readingIn(rows.handle.checker), limiter, asked)
   return Promise.resolve({ keys: [], total: 0, full: 0 })
 }
 
@@ -123,20 +123,16 @@ export async function callByPlan({ handle, limiterOf }: KeyRows, key: string, ra
 
 /** The plan of a key. */
 export async function presentPlan(limiterOf: PlanOf, key: string): Promise<Limiter> {
-  const limiter = await planFrom(limiterOf, key)
+  let limiter: Limiter
+  try {
+    limiter = await limiterOf(key)
+  } catch (cause) {
+    // The application's error may have the key in its message, and other limits can be shown.
+    const message = 'limiterOf has thrown an error, which is the cause.'
+    throw new RatelimitError('INVALID_OPTION', message, { cause })
+  }
   checkLimiter(limiter)
   return limiter
-}
-
-/** The application's error may have the key in its message, and other limits can be shown. */
-async function planFrom(limiterOf: PlanOf, key: string): Promise<Limiter> {
-  try {
-    return await limiterOf(key)
-  } catch (cause) {
-    throw new RatelimitError('INVALID_OPTION', 'limiterOf has thrown an error, which is the cause.', {
-      cause,
-    })
-  }
 }
 
 async function hasRow({ rows: { connection, table, namespace } }: Checker, key: string): Promise<boolean> {
@@ -162,8 +158,8 @@ function shownKey(key: string, { used, limit, remaining: left, reset, blockedUnt
   return { key, used, limit, left, reset, blockedUntil }
 }
 
-function readingIn({ handle: { checker } }: KeyRows): Reading {
-  const { connection, table, namespace } = checker.rows
+/** The rows of a limiter, for reports. */
+export function readingIn({ rows: { connection, table, namespace } }: Checker): Reading {
   return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
 }
 

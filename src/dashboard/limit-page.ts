@@ -56,7 +56,7 @@ function pageOf({ asked }: Looking, list: string): number {
 }
 
 async function denied(limit: Limit, part: string, now: number, looking: Looking): Promise<Html | undefined> {
-  const denials = limit.canCount ? await limit.denials(now) : undefined
+  const denials = await limit.denials(now)
   if (!denials) {
     if (!limit.canCount || part !== '') return undefined
     return html`<p class="faint">Denials are not counted. Give the limiter <code>use: [countDenials()]</code> to see whom it denies.</p>`

@@ -5,7 +5,7 @@ import { handleIn } from '../kernel/engine/handles.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedAsked, type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
-import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
+import type { PlanOf } from '../shared/limiter-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
 import {
   type Act,
@@ -22,7 +22,7 @@ import type { AnySemaphore } from './any-semaphore.ts'
 import type { DenialTimes } from './denials.ts'
 import { inTime } from './in-time.ts'
 import { inWords } from './in-words.ts'
-import { blockedKeys, type KeyRows, lookAtKey, nearestKeys, presentPlan } from './keys.ts'
+import { blockedKeys, type KeyRows, lookAtKey, nearestKeys, presentPlan, readingIn } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 
 /** A limit of the page whose keys have plans. */
@@ -98,7 +98,7 @@ export class Limit {
 
   /** The time by which the limit decides. */
   async now(): Promise<number> {
-    const { db, clock } = this.#reading()
+    const { db, clock } = readingIn(this.checker)
     return this.#read(() => timeOf(db, clock))
   }
 
@@ -153,23 +153,18 @@ export class Limit {
 
   /** The keys that were denied most since a time. */
   async denied(asked: DeniedAsked): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
-    return this.#read(() => deniedPage(this.#reading(), asked))
+    return this.#read(() => deniedPage(readingIn(this.checker), asked))
   }
 
   /** The denials of the last hours and minutes, of a key or of all. Undefined if they are not counted. */
   async denials(now: number, key?: string): Promise<DenialTimes | undefined> {
     if (!this.isCounted) return undefined
     const asked = { ...CHARTED, now, ...(key === undefined ? {} : { key }) }
-    return this.#read(() => deniedOver(this.#reading(), asked))
+    return this.#read(() => deniedOver(readingIn(this.checker), asked))
   }
 
   #read<T>(read: () => Promise<T>): Promise<T> {
     return inTime(this.checker, read)
-  }
-
-  #reading(): Reading {
-    const { connection, table, namespace } = this.checker.rows
-    return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
   }
 }
 

@@ -5,19 +5,19 @@ import { calledOn } from '../kernel/engine/handles.ts'
 import { toHex } from '../shared/hex-id.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
-import { type KeyRows, presentPlan } from './keys.ts'
+import { type KeyRows, presentPlan, readingIn } from './keys.ts'
 
 /** The name of what this lists. */
 export const RESERVATIONS = 'reservations'
 
 /** The open reservations of a limiter. */
-export function openReservationsOf({ rows: { connection, table, namespace } }: Checker): Holding {
+export function openReservationsOf(checker: Checker): Holding {
   return {
     name: RESERVATIONS,
     title: 'Open reservations',
     columns: ['Name', 'Estimate'],
     list: async (asked) => {
-      const open = await readOpen({ db: connection.db, table, prefix: namespace.prefix }, asked)
+      const open = await readOpen(readingIn(checker), asked)
       return open.map(({ key, id, rate, expires }) => ({ key, name: id, amount: rate, until: expires }))
     },
   }
