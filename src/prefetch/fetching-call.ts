@@ -5,9 +5,9 @@ import type { Decision, Request } from '../kernel/store/call.ts'
 /** A call on its way to the database. Its caller gets what `onDecision` makes of the answer. */
 export class FetchingCall implements Pending {
   readonly caller: Pending
-  readonly #onDecision: (caller: Pending, decision: Decision, place: number) => void
+  readonly #onDecision: Pending['fulfil']
 
-  constructor(caller: Pending, onDecision: (caller: Pending, decision: Decision, place: number) => void) {
+  constructor(caller: Pending, onDecision: Pending['fulfil']) {
     this.caller = caller
     this.#onDecision = onDecision
   }
@@ -45,7 +45,7 @@ export class FetchingCall implements Pending {
   }
 
   fulfil(decision: Decision, place: number): void {
-    this.#onDecision(this.caller, decision, place)
+    this.#onDecision(decision, place)
   }
 
   fail(error: RatelimitError): void {

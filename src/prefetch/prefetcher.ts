@@ -173,7 +173,7 @@ export class Prefetcher implements InAdvance {
 
   /** A call that asks for itself only. */
   #asking(key: Key, caller: Pending): FetchingCall {
-    return new FetchingCall(caller, (_, decision, place) => this.#onDecision(key, caller, decision, place))
+    return new FetchingCall(caller, (decision, place) => this.#onDecision(key, caller, decision, place))
   }
 
   #fetch(key: Key, caller: Pending, plan: FetchPlan): Fetch {
