@@ -1,3 +1,4 @@
+import { HANDLE } from '../base/handle.ts'
 import type { Moment } from '../base/moment.ts'
 import { quotedName } from '../database/table-name.ts'
 import type { Target } from '../store/store.ts'
@@ -17,8 +18,11 @@ export interface Memory {
   forget(key: string, after: 'refund' | 'reset'): void
 }
 
-/** The memories of all limiters of this process. */
-const living = new Set<WeakRef<Memory>>()
+const shared = Object(globalThis)
+shared[HANDLE] ??= new Set()
+
+/** The memories of all limiters of this process, whichever copy of the package has made them. */
+const living: Set<WeakRef<Memory>> = shared[HANDLE]
 let gone: FinalizationRegistry<WeakRef<Memory>> | undefined
 
 /** Lets refunds and resets by other limiters of this process reach the memory, as long as it is in use. */
