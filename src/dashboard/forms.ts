@@ -31,9 +31,9 @@ function fieldOf({ name, label, of }: Field): Html {
 }
 
 /** What a form names of what the key holds. Undefined if no page has written it. */
-export function heldIn(written: string | undefined): string | undefined {
+export function heldIn(written: string | null): string | undefined {
   try {
-    return written && decodeURIComponent(written)
+    return written === null ? undefined : decodeURIComponent(written)
   } catch {
     return undefined
   }

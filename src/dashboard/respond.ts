@@ -124,21 +124,13 @@ async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): P
   const act = (await limit.acts()).find(({ name }) => name === form.get('do'))
   if (!act || !allow.includes(act.needs)) return refused(403, 'You may not do this.')
   const key = named.hashedBy === undefined ? await limit.stored(named.text) : named.text
-  const {
-    token: _,
-    id: _id,
-    key: _key,
-    do: _do,
-    sure,
-    once = crypto.randomUUID(),
-    held: written,
-    ...fields
-  } = Object.fromEntries(form)
-  const held = heldIn(written)
-  const values = { ...fields, ...(held === undefined ? {} : { held }), once }
+  const held = heldIn(form.get('held'))
+  const once = form.get('once') ?? crypto.randomUUID()
+  const given = Object.fromEntries(act.fields.map(({ name }) => [name, form.get(name) ?? '']))
+  const values = { ...given, ...(held === undefined ? {} : { held }), once }
   const fault = act.fields.map((field) => faultIn(field, values)).find((each) => each !== undefined)
   if (fault !== undefined) return refused(400, fault)
-  if (sure === undefined) {
+  if (!form.has('sure')) {
     const asking = { token: await tokens.tokenFor(viewer.id), id, allow }
     return shownAs(confirmPage({ act, limit, key, values }, asking))
   }
