@@ -14,17 +14,14 @@ const STEP = 10
 const NAMED = 4
 
 /** Bars as SVG, without a library, a script or a style: the page's policy forbids what libraries write. */
-function bars(all: readonly Bar[], most: number): Html {
-  return html`${all.map(({ name, count }, place) => {
+function drawing(all: readonly Bar[], most: number, name: string, title: string): Html {
+  const bars = all.map(({ name, count }, place) => {
     // A bar with any count can be seen.
     const height = count > 0 ? Math.max(3, (HEIGHT * count) / most) : 0
     return html`<g><title>${name}: ${inDigits(count)}</title><rect class="hit" x="${place * STEP}" width="${STEP}" height="${HEIGHT}"/>
 <rect x="${place * STEP + 1}" y="${HEIGHT - height}" width="${STEP - 2}" height="${height}"/></g>`
-  })}`
-}
-
-function drawing(all: readonly Bar[], most: number, name: string, title: string): Html {
-  return html`<svg class="${name}" viewBox="0 0 ${all.length * STEP} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}">${bars(all, Math.max(most, 1))}</svg>`
+  })
+  return html`<svg class="${name}" viewBox="0 0 ${all.length * STEP} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}">${bars}</svg>`
 }
 
 /** A small chart in a row. `most` is the height of all charts that it is compared with. */

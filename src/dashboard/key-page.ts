@@ -79,35 +79,26 @@ function isSeen({ shown, held, denials, error }: Known): boolean {
 /** What one limit cannot read does not hide the others. */
 async function knownOf(
   limit: Limit,
-  key: NamedKey,
+  { text, hashedBy }: NamedKey,
   looking: Looking,
   withOthers: HeldTogether,
 ): Promise<Known> {
   try {
-    return await readKnown(limit, key, looking, withOthers)
+    const key = hashedBy === undefined ? await limit.stored(text) : text
+    const now = await limit.now()
+    const shown = await limit.look(key, now)
+    const held: [Holding, readonly Held[]][] = []
+    for (const holding of await limit.holdings()) {
+      const found = await holding.list({ key, size: SHOWN, now })
+      if (found.length > 0) held.push([holding, await withOthers(limit, holding, found)])
+    }
+    const rule = await limit.rule(now, (time) => looking.times.short(time), key)
+    return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts: await limit.acts() }
   } catch (error) {
     if (!(error instanceof RatelimitError)) throw error
     const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
     return { limit, ...nothing, error: `${error.code}: ${error.message}` }
   }
-}
-
-async function readKnown(
-  limit: Limit,
-  { text, hashedBy }: NamedKey,
-  { times }: Looking,
-  withOthers: HeldTogether,
-): Promise<Known> {
-  const key = hashedBy === undefined ? await limit.stored(text) : text
-  const now = await limit.now()
-  const shown = await limit.look(key, now)
-  const held: [Holding, readonly Held[]][] = []
-  for (const holding of await limit.holdings()) {
-    const found = await holding.list({ key, size: SHOWN, now })
-    if (found.length > 0) held.push([holding, await withOthers(limit, holding, found)])
-  }
-  const rule = await limit.rule(now, (time) => times.short(time), key)
-  return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts: await limit.acts() }
 }
 
 /** How much the key has used of each limit. */

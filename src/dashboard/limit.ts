@@ -104,16 +104,11 @@ export class Limit {
 
   /** The rule in words, of a key or of all. */
   async rule(now: number, written: (time: number) => string, key?: string): Promise<string> {
-    const rule = await this.#rule(now, written, key)
-    return this.checker.terms.reporting.dryRun ? `${rule}, a dry run: what it denies passes` : rule
-  }
-
-  async #rule(now: number, written: (time: number) => string, key: string | undefined): Promise<string> {
     const { limiterOf } = this.#rows ?? {}
-    if (limiterOf && key === undefined) return 'each key by its plan'
-    const limiter =
-      limiterOf && key !== undefined ? await presentPlan(limiterOf, key) : this.checker.terms.limiter
-    return (await this.#load()).rule ?? inWords(limiter, now, written)
+    const { limiter, reporting } = this.checker.terms
+    const own = limiterOf ? key !== undefined && (await presentPlan(limiterOf, key)) : limiter
+    const rule = own ? ((await this.#load()).rule ?? inWords(own, now, written)) : 'each key by its plan'
+    return reporting.dryRun ? `${rule}, a dry run: what it denies passes` : rule
   }
 
   /** The keys nearest to their limit. */
