@@ -1,4 +1,3 @@
-import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { mustHave } from '../kernel/database/rows.ts'
@@ -25,23 +24,19 @@ export interface Holder {
 
 /** Lists the slots of the key that are held now, in their order. */
 export function holdersOf(checker: Checker, key: string, tx: Database | undefined): Promise<Holder[]> {
-  const { prefix } = checker.rows.namespace
+  const { table, namespace } = checker.rows
+  const { prefix } = namespace
   return withinTimeout([checker], tx, (at) =>
-    runOn(checker, at, 'looks', (connection) =>
-      timed({ prefix, statement: 'look', keys: 1 }, () => readHolders(checker, key, connection)),
-    ),
+    runOn(checker, at, 'looks', async (connection) => {
+      const clock = namespace.clock?.() ?? null
+      const injectedClock = clock !== null
+      const statement = kept(table.statements, `holders ${injectedClock}`, () =>
+        holdersStatement(table.table, injectedClock),
+      )
+      const look = () => uncharged(runOnce(connection, statement, { prefix, key, clock }))
+      return (await timed({ prefix, statement: 'look', keys: 1 }, look)).map(holderIn)
+    }),
   )
-}
-
-async function readHolders({ rows }: Checker, key: string, connection: Connection): Promise<Holder[]> {
-  const { table, namespace } = rows
-  const clock = namespace.clock?.() ?? null
-  const injectedClock = clock !== null
-  const statement = kept(table.statements, `holders ${injectedClock}`, () =>
-    holdersStatement(table.table, injectedClock),
-  )
-  const values = { prefix: namespace.prefix, key, clock }
-  return (await uncharged(runOnce(connection, statement, values))).map(holderIn)
 }
 
 function holderIn(row: Row): Holder {
