@@ -66,11 +66,10 @@ export function instrument(options: InstrumentOptions = {}): () => void {
       if (waitMs > 0) waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
     }),
     listen(channels.error, ({ prefix, error }) => {
-      const isOpen = isOfCircuit(error)
       errors.add(1, {
         'ratelimit.prefix': prefix,
         'error.type': error.code,
-        'ratelimit.circuit_open': isOpen,
+        'ratelimit.circuit_open': isOfCircuit(error),
       })
     }),
     listen(channels.statement, ({ statement, keys, durationMs, failed }) => {

@@ -124,7 +124,6 @@ function withoutPort(text: string): string {
 }
 
 function keyOf(address: Address, ipv6Subnet: number): string {
-  if (address.kind() === 'ipv4') return address.toString()
-  if (ipv6Subnet === 128) return address.toString()
+  if (address.kind() === 'ipv4' || ipv6Subnet === 128) return address.toString()
   return `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/${ipv6Subnet}`)}/${ipv6Subnet}`
 }

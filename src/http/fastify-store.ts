@@ -67,14 +67,14 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
 
   return class Store implements RateLimitStore {
     readonly #scope: string
-    /** What the plugin adds to each key. */
+    /** What the plugin adds to each key: the `groupId` of a route, and no handler's. */
     readonly #suffix: string
 
     constructor(options: RouteOptions, scope = ' ') {
       checkRouteOptions(options)
       checkWindow(scope, options)
       this.#scope = scope
-      this.#suffix = isRoute(options) ? (options.groupId ?? '') : ''
+      this.#suffix = options.routeInfo?.url === undefined ? '' : (options.groupId ?? '')
     }
 
     #stored(key: string): Promise<string> {
@@ -143,11 +143,6 @@ function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
   }
   const message = 'app.rateLimit() and app.createRateLimit() each need a groupId, which names their counter.'
   throw new RatelimitError('INVALID_OPTION', message)
-}
-
-/** Whether the store is for a route. The plugin adds a route's `groupId` to its keys, and no handler's. */
-function isRoute({ routeInfo }: RouteOptions): boolean {
-  return routeInfo?.url !== undefined
 }
 
 /** Refuses a second window for one count, because the shorter window would end the count of the longer. */
