@@ -1,7 +1,7 @@
 import { lru } from 'tiny-lru'
 import { afterCalls, isRequest } from '../kernel/answers/outcome.ts'
 import type { At } from '../kernel/engine/bounds.ts'
-import type { CombinedCalls } from '../kernel/lists/together.ts'
+import type { CombinedCalls } from '../kernel/lists/combined-calls.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import type { Payer, SentPayers, SentWith } from './send-payers.ts'
 

@@ -54,7 +54,11 @@ export interface ExpiredReservation extends OpenReservation, Pick<Allowed, 'corr
 const checkEnding = wordOf('release', 'charge')
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../estimates/in-rows.ts'), import('../estimates/settle.ts')]),
+  Promise.all([
+    import('../estimates/in-rows.ts'),
+    import('../estimates/open-estimates.ts'),
+    import('../estimates/settle.ts'),
+  ]),
 )
 
 /**
@@ -101,7 +105,7 @@ export async function settleExpired(
   if (limiterOf !== undefined) checkTakesLimiter(checker.terms.limiter)
   const connection = checker.where(tx)
   const found = await findFree(connection, checker, limit)
-  const [{ openOf, settleOpen }, { lockAll }] = await settling()
+  const [{ settleOpen }, { openOf }, { lockAll }] = await settling()
   const expired = await inTurn(found.toSorted(inOrder), async ({ row, key, id, opened }) => {
     const limiter = await limiterOf?.(key)
     const each = await calledOn(handle, key, { rate: 0, limiter })

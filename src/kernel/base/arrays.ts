@@ -15,3 +15,8 @@ export function sorted<T>(values: readonly T[], compare: (one: T, other: T) => n
   const isSorted = values.every((value, place) => place === 0 || compare(values[place - 1] as T, value) <= 0)
   return isSorted ? values : values.toSorted(compare)
 }
+
+/** Each of the few values once. */
+export function eachOnce<T>(values: readonly T[]): T[] {
+  return values.filter((value, place) => values.indexOf(value) === place)
+}

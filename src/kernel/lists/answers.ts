@@ -16,10 +16,10 @@ import type { LimiterCall } from '../engine/checker.ts'
 import { whenAvailable } from '../limits/search.ts'
 import type { Threshold } from '../options/choices.ts'
 import type { Decision } from '../store/call.ts'
+import { blockedUntil, type CombinedCalls, isRepeated, withoutRow } from './combined-calls.ts'
 import { found } from './enough.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
 import type { Found, RowRequest } from './sending.ts'
-import { blockedUntil, type CombinedCalls, isRepeated, withoutRow } from './together.ts'
 
 // The answers to calls that were decided together.
 

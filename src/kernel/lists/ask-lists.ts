@@ -6,10 +6,11 @@ import { numberArray, textArray } from '../sql/calls.ts'
 import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
 import { listsStatement, sentByEach } from '../sql/lists.ts'
 import { type CallNumbers, numbersOf } from '../store/numbers.ts'
-import { foundIn, nameOfGroups, payersIn, runLists, sentOfGroups, shapesOf } from './list.ts'
+import { foundIn, nameOfGroups, payersIn, runLists, sentOfGroups } from './list.ts'
 import { isRecorded, recording } from './send-list.ts'
 import type { Found, RowRequest } from './sending.ts'
 import { nameOfShape, numberIn, periodOf, sharedValuesOf } from './shape.ts'
+import { shapesOf } from './shapes.ts'
 import type { SharedList } from './shared-list.ts'
 
 /** Charges lists of one kind. Returns the rows of those lists whose rows all exist and are free. */

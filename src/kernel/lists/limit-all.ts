@@ -11,9 +11,10 @@ import type { AllOptions, Once, Requested } from '../options/calls.ts'
 import { checkOption } from '../options/validate.ts'
 import { answersIn } from './answers.ts'
 import { answerAtGate } from './at-gate.ts'
+import { askedOf } from './combined-calls.ts'
 import { idCall } from './ids.ts'
 import { callsOf, combined, wasRepeated } from './requests.ts'
-import { askedOf, takeTogether } from './together.ts'
+import { takeTogether } from './together.ts'
 
 /** Decides all requests together: all are consumed, or none. */
 export async function limitRequests<Request extends Requested>(

@@ -1,4 +1,3 @@
-import { sorted } from '../base/arrays.ts'
 import { onceFor } from '../base/once.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runOnce } from '../database/run.ts'
@@ -6,43 +5,19 @@ import { kept, type Statement, type Statements, type Value } from '../database/s
 import { timed } from '../diagnostics.ts'
 import type { Params } from '../limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../limits/limiter.ts'
-import { compareText } from '../sql/calls.ts'
 import { listStatement } from '../sql/list.ts'
-import { type ListRow, type Pays, sentNumbersOf } from '../sql/list-row.ts'
+import { type ListRow, sentNumbersOf } from '../sql/list-row.ts'
 import { ofGroup, type Payers } from '../sql/shares.ts'
 import type { Decision } from '../store/call.ts'
-import { insertEmpty, tableNameOf, tablesOf } from '../store/empty-rows.ts'
+import { insertEmpty, tablesOf } from '../store/empty-rows.ts'
 import type { Table } from '../store/store.ts'
 import { KeptLists } from './kept-lists.ts'
-import { isLook } from './parts.ts'
 import type { Found, Group, List, RowRequest } from './sending.ts'
-import {
-  decisionAt,
-  insertsIfMissing,
-  isPlain,
-  nameOfShape,
-  numberIn,
-  periodOf,
-  shapeOf,
-  sharedValuesOf,
-} from './shape.ts'
+import { decisionAt, nameOfShape, numberIn, periodOf, sharedValuesOf } from './shape.ts'
+import { type How, madeBefore, shapesOf } from './shapes.ts'
 import { spareOf } from './shares.ts'
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
-
-/** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
-export function rowsInLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
-  return sorted(rows, compareRows)
-}
-
-function compareRows(one: RowRequest, other: RowRequest): number {
-  return (
-    compareText(tableNameOf(one), tableNameOf(other)) ||
-    Number(one.namespace.comesLast === true) - Number(other.namespace.comesLast === true) ||
-    compareText(one.namespace.prefix, other.namespace.prefix) ||
-    compareText(one.key, other.key)
-  )
-}
 
 /** The lists that were sent to tables. */
 const listsOf = onceFor((_: Statements) => new KeptLists())
@@ -91,53 +66,6 @@ export function foundIn(
     if (decision) looks.set(row, decision)
   })
   return { isDone: mustHave(answer['done']) === true, looks }
-}
-
-/**
- * The shapes of the rows. Two declarations of one table count as one.
- *
- * @param isMade Whether the statement inserts the charged row at a place if it is missing. Default: if the row
- * is usually missing.
- */
-export function shapesOf(
-  { rows, groups, notes }: Pick<List, 'rows' | 'groups' | 'notes'>,
-  how: How,
-  isMade?: (place: number) => boolean,
-): ListRow[] {
-  const [first] = rows
-  const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
-  const isMadeFirst = madeBefore(rows, how)
-  const shapes = rows.map((row, place) => {
-    const { table } = tables?.get(tableNameOf(row)) ?? row.table
-    const plain = shapeOf(row, table, how === 'looks', paysOf(groups, row))
-    const insertsIfMissing = plain.insertsIfMissing
-      ? !isMadeFirst(row)
-      : isMade?.(place) === true && isPlain(plain)
-    if (how === 'looks' || !opens(row))
-      return insertsIfMissing === plain.insertsIfMissing ? plain : { ...plain, insertsIfMissing }
-    const noted = notes.get(row) ?? []
-    return { ...plain, insertsIfMissing, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
-  })
-  if (!shapes.some(({ insertsIfMissing }) => insertsIfMissing)) return shapes
-  const made = shapes.filter(({ insertsIfMissing }) => insertsIfMissing).length
-  return shapes.map((shape) => {
-    const keepsVersion = shape.does !== 'look' && (made > 1 || !shape.insertsIfMissing)
-    return keepsVersion ? { ...shape, keepsVersion } : shape
-  })
-}
-
-/** How a statement for a list treats rows that others hold. If it `looks`, it locks and charges nothing. */
-export type How = 'looks' | 'skips' | 'waits'
-
-/** Whether it makes the row of an estimate, which notes what others have paid. */
-export function opens({ limiter }: RowRequest): boolean {
-  return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
-}
-
-/** What the row pays of the rate of its group. Undefined if it pays its own rate. */
-function paysOf(groups: readonly Group[], row: RowRequest): Pays | undefined {
-  const group = groups.find(({ order }) => order.includes(row))
-  return group && (group.pays?.get(row) ?? 'available')
 }
 
 /** What is sent of the groups: the rate of each, and how much of it need not be paid. */
@@ -196,15 +124,4 @@ export function learnPeriods(list: List, looks: Found['looks']): boolean {
 export function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
   const needed = rows.filter(madeBefore(rows, waits ? 'waits' : 'skips'))
   return insertEmpty(needed, connection, commit, waits, () => onSend(false, waits))
-}
-
-/**
- * Which rows are inserted by a statement of their own if they are missing, before the list is charged.
- *
- * A statement that inserts several rows fails if another transaction was faster, so that none of them stays. A
- * statement that waits must not fail, because it may be in a caller's transaction.
- */
-function madeBefore(rows: readonly RowRequest[], how: How): (row: RowRequest) => boolean {
-  const mayMake = how !== 'waits' || rows.filter((row) => insertsIfMissing(row) && !isLook(row)).length < 2
-  return (row) => !isLook(row) && !(insertsIfMissing(row) && mayMake)
 }

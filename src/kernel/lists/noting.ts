@@ -5,9 +5,9 @@ import type { Allowed } from '../answers/results.ts'
 import type { Limiter, Noted, Numbers } from '../limits/algorithm.ts'
 import type { Decision } from '../store/call.ts'
 import { found, paidIn } from './enough.ts'
-import { opens } from './list.ts'
 import { fits, partsOf } from './parts.ts'
 import type { Found, List, RowRequest } from './sending.ts'
+import { opens } from './shapes.ts'
 
 // What the row of an estimate notes, where a statement cannot read it from the row that pays. Statements work
 // out the same: see `together` in sql/shares.ts.

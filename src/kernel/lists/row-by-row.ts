@@ -2,10 +2,11 @@ import { availableIn } from '../answers/capacity.ts'
 import { inTransaction } from '../database/transaction.ts'
 import { type Decision, reservedIn } from '../store/call.ts'
 import { isEnough, isInGroup, refusalBy, sourceOf } from './enough.ts'
-import { askList, type How, opens } from './list.ts'
+import { askList } from './list.ts'
 import { notingRows } from './noting.ts'
 import { isLook } from './parts.ts'
 import type { Found, Group, List, RowRequest } from './sending.ts'
+import { type How, opens } from './shapes.ts'
 import { takenFrom } from './shares.ts'
 
 type Looks = Map<RowRequest, Decision>

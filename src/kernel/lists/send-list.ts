@@ -1,8 +1,9 @@
 import { onFirstUse } from '../base/once.ts'
 import type { Connection } from '../database/connection.ts'
 import { areInOnePlace, reachesAll } from '../store/empty-rows.ts'
-import { askList, type How } from './list.ts'
+import { askList } from './list.ts'
 import { type Found, type List, MAX_ROWS } from './sending.ts'
+import type { How } from './shapes.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 

@@ -3,9 +3,10 @@ import type { QueuedList } from '../queue/fitting-lists.ts'
 import type { Watch } from '../queue/waits.ts'
 import type { ListRow } from '../sql/list-row.ts'
 import type { Namespace } from '../store/call.ts'
-import { nameOfGroups, payersIn, shapesOf } from './list.ts'
+import { nameOfGroups, payersIn } from './list.ts'
 import { type Found, type List, mayNeedSeveral } from './sending.ts'
 import { nameOfShape } from './shape.ts'
+import { shapesOf } from './shapes.ts'
 
 /** A list outside of a caller's transaction. */
 export interface SentList {
