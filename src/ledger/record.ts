@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
-import { type Connection, connectionTo } from '../kernel/database/connection.ts'
+import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
-import { isRefusal, toRatelimitError } from '../kernel/database/database-error.ts'
+import { toRatelimitError } from '../kernel/database/database-error.ts'
 import { isTransient } from '../kernel/database/retry.ts'
 import { execute } from '../kernel/database/run.ts'
 import { inTransaction } from '../kernel/database/transaction.ts'
@@ -15,7 +15,7 @@ import type { Entry, RecordedStatement, WriteEntries } from '../kernel/store/ent
  * @throws RatelimitError `ENTRIES_FAILED`, and each error of the database or the driver.
  */
 export function record<T>({ connection, isBrief, run, recordedBy }: RecordedStatement<T>): Promise<T> {
-  const within = connection.isTransaction ? inSavepoint : inOwnTransaction
+  const within = connection.isTransaction ? inSavepoint : inTransaction
   return within(connection, async (own) => {
     const result = await run(own)
     const recorded = recordedBy(result)
@@ -28,24 +28,6 @@ export function record<T>({ connection, isBrief, run, recordedBy }: RecordedStat
     }
     return result
   })
-}
-
-/** Its statements may be kept: if a pooler refuses one, the whole transaction runs again without. */
-async function inOwnTransaction<T>(
-  connection: Connection,
-  work: (own: Connection) => Promise<T>,
-): Promise<T> {
-  const { session, keeping } = connection
-  const begin = () =>
-    inTransaction(connection, (own) =>
-      work(session ? { ...connectionTo(own.db, { ...keeping, wish: true }), keeping } : own),
-    )
-  try {
-    return await begin()
-  } catch (error) {
-    if (error instanceof RatelimitError && isRefusal(error)) return begin()
-    throw error
-  }
 }
 
 /** By SQL, so that the caller's own `tx` is handed out, and because Kysely has no nested transactions. */

@@ -19,8 +19,8 @@ interface NamingSession {
 /**
  * Whether connections keep prepared statements, so that the server parses and plans them once.
  *
- * By default they do so only outside transactions, where a refused statement can be sent again. Poolers that
- * give each transaction another connection refuse prepared statements.
+ * By default they do so only outside a caller's transactions, where what was refused can be sent again. Poolers
+ * that give each transaction another connection refuse prepared statements.
  * https://www.postgresql.org/docs/current/sql-prepare.html
  */
 export interface Preparing {
@@ -42,11 +42,20 @@ export interface Connection {
   readonly sending?: Sending | undefined
 }
 
+/** Transactions that were begun here. If a statement of one is refused, all of it can be repeated. */
+const ours = new WeakSet<Database>()
+
 export function connectionTo(db: Database, keeping: Preparing): Connection {
   const inTransaction = isTransaction(db)
-  const session = (keeping.wish ?? !inTransaction) ? namingSession(db) : undefined
+  const session = (keeping.wish ?? (!inTransaction || ours.has(db))) ? namingSession(db) : undefined
   const rawMode = session && kindsOf(session).includes('PgAsyncSession') ? 'raw' : undefined
   return { db, isTransaction: inTransaction, keeping, session, rawMode }
+}
+
+/** The transaction that was begun on the connection, or the savepoint. */
+export function begunOn({ db, keeping, isTransaction: isJoined }: Connection, tx: Database): Connection {
+  if (!isJoined || ours.has(db)) ours.add(tx)
+  return connectionTo(tx, keeping)
 }
 
 /** The same place, for statements that tell about themselves. */
@@ -84,7 +93,7 @@ export function withdraw(sending: Sending | undefined): boolean {
 
 /** The error of work that was withdrawn. Its caller has an error already. */
 export function withdrawn(): RatelimitError {
-  return new RatelimitError('TIMEOUT', 'The call was withdrawn before it was sent. It had no effect.')
+  return new RatelimitError('TIMEOUT', 'The call was not sent. It had no effect.')
 }
 
 const UNTRANSLATABLE_CHARACTER = '22021'

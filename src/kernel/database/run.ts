@@ -56,10 +56,7 @@ async function runGuarded(
   if (sizeChanges < MAX_SIZE_CHANGES) {
     return run(connection, sizes, statementFor, values, params, sizeChanges + 1)
   }
-  throw new RatelimitError(
-    'DATABASE',
-    'The table changed its size again and again while a statement ran. The call had no effect.',
-  )
+  throw new RatelimitError('DATABASE', 'The table changed its size again and again. The call had no effect.')
 }
 
 /**
@@ -166,7 +163,7 @@ export function valuesInOrder({ names }: Statement, own: Values, params: Values)
   const values: unknown[] = []
   for (const name of names) {
     const value = own[name] !== undefined ? own[name] : params[name]
-    if (value === undefined) throw new Error(`The statement's parameter ${name} has no value.`)
+    if (value === undefined) throw new Error(`The parameter ${name} has no value.`)
     values.push(value)
   }
   return values

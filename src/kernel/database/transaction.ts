@@ -1,9 +1,11 @@
 import { RatelimitError } from '../errors.ts'
-import { type Connection, connectionTo, newSending, withdrawn } from './connection.ts'
+import { begunOn, type Connection, newSending, withdrawn } from './connection.ts'
 import { type Database, sessionOf } from './database.ts'
 import {
   databaseError,
   isOfConnection,
+  isOutdated,
+  isRefusal,
   neverSent,
   nothingCharged,
   toRatelimitError,
@@ -11,22 +13,37 @@ import {
 import { onOwnClient } from './own-client.ts'
 
 /**
- * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no
- * error, the transaction is rolled back, and the same is thrown.
+ * Runs work in a transaction, or in a savepoint of the present one. A transaction runs again if a kept
+ * statement is refused or outdated. If the work throws something that is no error, the transaction is rolled
+ * back, and the same is thrown.
  *
  * @throws RatelimitError for each error of the database or the driver: `OUTCOME_UNKNOWN` only if the commit may
  * have been sent; `INVALID_OPTION` if the driver has no transactions.
  */
 export async function inTransaction<T>(
-  { db, keeping, isTransaction: isJoined, sending = newSending() }: Connection,
+  connection: Connection,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
+  try {
+    return await inOneTransaction(connection, work)
+  } catch (error) {
+    const isRefused = error instanceof RatelimitError && (isRefusal(error) || isOutdated(error))
+    if (!isRefused || connection.isTransaction) throw error
+    return inOneTransaction(connection, work)
+  }
+}
+
+async function inOneTransaction<T>(
+  connection: Connection,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  const { db, isTransaction: isJoined, sending = newSending() } = connection
   let stage = 'begin' as Stage
   let failure: { readonly reason: unknown } | undefined
   const joined = async (tx: Database) => {
     stage = 'work'
     try {
-      const result = await work(connectionTo(tx, keeping))
+      const result = await work(begunOn(connection, tx))
       if (sending.isWithdrawn) throw withdrawn()
       stage = 'commit'
       sending.isSent = true

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vites
 import { rateLimitTables } from '../../../schema/index.ts'
 import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
+import { namesOn } from '../../support/prepared.ts'
 
 const driver = inject('driver')
 // PGlite alone ignores a name.
@@ -24,18 +25,6 @@ function limiterOn(db: Db, preparedStatements?: boolean): Ratelimit {
     prefix,
     ...(preparedStatements !== undefined && { preparedStatements }),
   })
-}
-
-/**
- * The names of this package's statements on the connection of a pool of one: of those that the driver has
- * prepared.
- */
-async function namesOn(db: Db): Promise<string[]> {
-  const result: unknown = await db.execute(
-    sql`select '<' || name || '>' as name from pg_prepared_statements
-      where not from_sql and statement ~ '^/[*] size'`,
-  )
-  return (JSON.stringify(result).match(/<[^>]+>/g) ?? []).map((name) => name.slice(1, -1)).sort()
 }
 
 function oneConnection(): Db {
