@@ -76,7 +76,7 @@ const checkerOfAll = onceFor(
 
 /**
  * Takes a rate from the grants in their order, or takes nothing, by one statement, which calls share. Undefined
- * if the call needs more than that: the state before it, its entries, or the locks of a transaction.
+ * if the call needs more than that: the state before it, its entries, a gate, or the locks of a transaction.
  */
 export function takeShared(
   account: Account,
@@ -85,8 +85,9 @@ export function takeShared(
 ): Answered | Promise<Answered> | undefined {
   const { checker, key } = account
   const isPlain = rate > 0 && purpose === 'take' && atLeast === null
-  const hasThresholds = checker.terms.reporting.thresholds.length > 0
-  if (!isPlain || hasThresholds || checker.joined(tx) || checker.rows.namespace.ledger) return undefined
+  const { reporting, gate } = checker.terms
+  if (!isPlain || reporting.thresholds.length > 0 || gate) return undefined
+  if (checker.joined(tx) || checker.rows.namespace.ledger) return undefined
   return answerTo(checkerOfAll(checker), requestFor(key, ALL_GRANTS, purpose, rate), tx)
 }
 

@@ -28,7 +28,7 @@ export async function grantOnce(
   tx: Database | undefined,
 ): Promise<GrantResult> {
   const granting = { checker, call: grantOf(call) }
-  const asked = askedOf([granting], tx, await idCall(once, [granting]))
+  const asked = askedOf([granting], tx, [await idCall(once, [granting])])
   const row = found(asked.rowOf, granting)
   const decisions = await takeTogether(asked)
   const decision = found(decisions.looks, row)

@@ -9,7 +9,7 @@ import { afterChange } from '../shared/after-change.ts'
 import { NEVER_MS, newGrant, type Terms } from './grant.ts'
 import { keyOfGrant, rowIn } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
-import { readAll, readUsage } from './read.ts'
+import { readAll, readSums } from './read.ts'
 import { type Account, leftOf, neverEnds } from './seen.ts'
 
 /** The answer of `grant`: what the key has after it. */
@@ -70,7 +70,7 @@ export async function grant(
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0
-    const look = () => readUsage(checker, [account.key], at)
+    const look = () => readSums(checker, [account.key], at)
     const [usage] = await afterChange(checker, at, GRANTED, look)
     return { ...(usage as Usage), ...(isRepeated ? { repeated: true } : {}) }
   })

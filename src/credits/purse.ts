@@ -1,11 +1,13 @@
 import type { FoundRow, FundsTaking, PayingFunds, Purse } from '../estimates/funds.ts'
 import { chargeAll } from '../estimates/send-calls.ts'
 import type { PaidPart } from '../kernel/answers/answer.ts'
+import { behindBlock } from '../kernel/answers/blocked.ts'
 import { afterCalls, paidWith } from '../kernel/answers/outcome.ts'
+import type { Usage } from '../kernel/answers/results.ts'
 import type { Pays } from '../kernel/sql/list-row.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { refundShared, takeShared } from './all-grants.ts'
-import { read } from './read.ts'
+import { read, readUsage } from './read.ts'
 import { payerOf, refunding } from './refunding.ts'
 import { type Account, debtOf, leftOf, netOf, type Seen, type SeenGrant, seenAfter } from './seen.ts'
 import { allowed, charged, deniedFor } from './usage.ts'
@@ -17,10 +19,12 @@ export function fundsOf(account: Account): PayingFunds {
   return {
     charge: (call, tx) => takeShared(account, call, tx),
     chargeAll,
+    look: async (tx) => (await readUsage(account.checker, [account.key], tx))[0] as Usage,
     refund: (parts, amount) => refundShared(account, parts, amount),
     take: async (taking, tx) => {
       const { rate, parts } = taking
-      if (rate > 0) return charging(account, taking, await read(account, tx, { rate, rows }))
+      if (rate > 0)
+        return charging(account, taking, await read(account, tx, { rate, least: taking.least, rows }))
       // The rows that have paid the parts are known.
       return refunding(account, taking, await read(account, tx, { rate: parts ? 0 : rate }))
     },
@@ -58,15 +62,18 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
       if (hadFor(rate, decisions)) return undefined
       return isNeverDenied ? Number.NEGATIVE_INFINITY : hadIn(decisions)
     },
-    answer: (decisions, status) => {
+    answer: (decisions, status, blockedUntil) => {
       const before = seenAfter(account, seen, rows, decisions)
       const parts = status === 'charged' ? partsIn(rows, decisions) : []
       const answerIn = () => {
         if (status === 'repeated') return { ...allowed(before), repeated: true } as const
         if (status === 'charged' && rate === asked)
           return charged(account, before, seenAfter(account, seen, rows, decisions, afterShare))
-        const isAllowed = taking.lacking === 'left to others' || hadFor(asked, decisions)
-        return isAllowed ? allowed(before) : deniedFor(before)
+        const mayPayLess = taking.lacking === 'left to others'
+        const isAllowed = mayPayLess || hadFor(asked, decisions)
+        if (blockedUntil === undefined) return isAllowed ? allowed(before) : deniedFor(before)
+        const lasts = mayPayLess || (isAllowed && blockedUntil < seen.lastsUntil)
+        return behindBlock(deniedFor(before, lasts ? blockedUntil : undefined), blockedUntil)
       }
       return {
         answer: answerIn(),

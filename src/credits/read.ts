@@ -6,6 +6,8 @@ import type { Row } from '../kernel/database/run.ts'
 import type { Statement, Value } from '../kernel/database/statement.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
+import { behindGate } from '../kernel/engine/look-all.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { runOn } from '../kernel/engine/work.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { checkKey } from '../kernel/options/validate.ts'
@@ -38,16 +40,22 @@ export function accountOf(checker: Checker, limiter: StoredLimiter, key: string)
 export interface Needed {
   /** Those that pay it come first. Below 0, those that get it back. */
   readonly rate: number
+  /** How much of the rate must be there for the call to be allowed. Default: all. */
+  readonly least?: number
   /** At least this many of those that pay. */
   readonly rows?: number
 }
 
 /** Reads the debt of a key, the grants that a call may need, and what there is in all. */
-export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }: Needed): Promise<Seen> {
+export async function read(
+  account: Account,
+  tx: At,
+  { rate, least = rate, rows: fewest = 0 }: Needed,
+): Promise<Seen> {
   const { checker, key } = account
   const rows = await lookAtGrants(account, tx)
-  if (rows.length < MANY) return seenWhole(rowsIn(account, rows), rate)
-  const needed = { back: Number(rate < 0), rate: Math.abs(rate), rows: fewest }
+  if (rows.length < MANY) return seenWhole(rowsIn(account, rows), least)
+  const needed = { back: Number(rate < 0), rate: Math.abs(rate), least, rows: fewest }
   const own = await readBy(checker, [key], tx, 'needed grants', neededGrantsStatement, needed)
   const [granted = 0, used = 0, lastsUntil = 0] = exactNumbers(own[0]?.[NUMBERS]).slice(-3)
   return { ...rowsIn(account, own), granted, used, lastsUntil }
@@ -60,8 +68,15 @@ export async function readAll(account: Account, tx: At): Promise<GrantRows> {
   return rowsIn(account, await readBy(checker, [key], tx, 'grants', grantsStatement, { ended: 1, most }))
 }
 
+/** What keys have, and whether they are blocked. */
+export function readUsage(checker: Checker, keys: readonly string[], tx: At): Promise<Usage[]> {
+  return withinTimeout([checker], tx, async (at) =>
+    behindGate(checker, keys, await readSums(checker, keys, at), at),
+  )
+}
+
 /** Reads what keys have. How many grants that is makes no difference to the answer of the database. */
-export async function readUsage(checker: Checker, keys: readonly string[], tx: At): Promise<Usage[]> {
+export async function readSums(checker: Checker, keys: readonly string[], tx: At): Promise<Usage[]> {
   if (keys.length === 0) return []
   const rows = await readBy(checker, keys, tx, 'grant sums', grantSumsStatement)
   const sums = new Map(rows.map((row) => [Number(row['place']), row]))

@@ -44,7 +44,7 @@ export interface GrantRows {
 
 /** What a call needs to know of a key: what there is in all, and the grants that may take part. */
 export interface Seen extends GrantRows, Sums {
-  /** Unix milliseconds until which there is the rate of the call, if nothing is taken: grants end. */
+  /** Unix milliseconds until which there is enough for the call, if nothing is taken: grants end. */
   readonly lastsUntil: number
 }
 
@@ -81,8 +81,8 @@ function sumsOf(grants: Iterable<Snapshot>, now: number): Omit<Sums, 'now'> {
   return { granted, used }
 }
 
-/** What a call of a rate needs to know, if all rows are known. */
-export function seenWhole(rows: GrantRows, rate: number): Seen {
+/** What a call needs to know, if all rows are known. It is allowed if there is the least. */
+export function seenWhole(rows: GrantRows, least: number): Seen {
   const { now, debt, grants } = rows
   const { granted, used } = sumsOf(
     grants.map(({ look }) => look),
@@ -95,7 +95,7 @@ export function seenWhole(rows: GrantRows, rate: number): Seen {
     if (own <= 0) continue
     left += own
     lastsUntil = endOf(grant)
-    if (left >= rate) break
+    if (left >= least) break
   }
   return { now, debt, grants, granted, used: used + debt, lastsUntil }
 }

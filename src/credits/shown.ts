@@ -125,8 +125,9 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     },
     look: async (key) => {
       const [usage] = await readUsage(checker, [account(key).key], undefined)
-      const { limit, used, remaining: left, reset } = mustHave(usage)
-      return limit === 0 && used === 0 ? undefined : { key, used, limit, left, reset }
+      const { limit, used, remaining: left, reset, blockedUntil } = mustHave(usage)
+      const isNew = limit === 0 && used === 0 && blockedUntil === undefined
+      return isNew ? undefined : { key, used, limit, left, reset, blockedUntil }
     },
     holdings: [
       {

@@ -23,8 +23,8 @@ export function charged({ checker, limiter }: Account, before: Sums, after: Sums
   return withCrossed(allowed(after), crossed)
 }
 
-/** The answer of a call that was denied. Nothing refills, so it would stay denied. */
-export function deniedFor(sums: Sums): Denied {
+/** The answer of a call that was denied. Nothing refills, so without a block it would stay denied. */
+export function deniedFor(sums: Sums, until: number = Number.POSITIVE_INFINITY): Denied {
   const { limit, remaining } = usageBy(sums)
-  return deniedUntil(Number.POSITIVE_INFINITY, sums.now, limit, remaining)
+  return deniedUntil(until, sums.now, limit, remaining)
 }

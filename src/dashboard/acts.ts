@@ -1,7 +1,7 @@
 import { reset } from '../kernel/engine/reset.ts'
 import { isPrepaid } from '../kernel/options/validate.ts'
 import { type Act, actsIn } from '../shared/shown.ts'
-import { callByPlan, type KeyRows } from './keys.ts'
+import { calledByPlan, type KeyRows } from './keys.ts'
 
 // What can be done with a key of any limiter. What objects offer is in `ShownParts`.
 
@@ -16,11 +16,12 @@ export async function actsOf(rows: KeyRows): Promise<readonly Act[]> {
     about: 'Forget what was used: the whole limit again.',
     fields: [],
     run: async (key) => {
-      await reset(checker, await callByPlan(rows, key), undefined)
+      const { call } = await calledByPlan(rows, key)
+      await reset(checker, call, undefined)
       return { change: 'It has its whole limit again.' }
     },
   }
-  const own = await actsIn(gate ?? limiter)?.(checker, (key) => callByPlan(rows, key))
+  const own = await actsIn(gate ?? limiter)?.(checker, (key) => calledByPlan(rows, key))
   // A reset would give back used credits, and forget how often a lockout has blocked.
   return [...(own ?? []), ...(isPrepaid(limiter) || actsIn(limiter) ? [] : [whole])]
 }

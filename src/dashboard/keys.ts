@@ -3,16 +3,15 @@ import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { gateOf } from '../kernel/engine/gate.ts'
-import type { Handle } from '../kernel/engine/handles.ts'
+import { calledOn, type Handle } from '../kernel/engine/handles.ts'
 import { lookAll } from '../kernel/engine/look-all.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { paramsAt } from '../kernel/limits/limiter.ts'
-import { callOf, checkLimiter } from '../kernel/options/validate.ts'
+import { checkLimiter } from '../kernel/options/validate.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
-import type { Call } from '../kernel/store/call.ts'
 import { lookAtEach, lookAtPlans } from '../reports/usage-by-plan.ts'
 import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
 import { exactNumber } from '../shared/number-columns.ts'
@@ -108,17 +107,16 @@ function cutOf(seen: number, most: number, part: string): string | undefined {
 /** Looks at a key. Undefined if it has no row, and so has used nothing. */
 export async function lookAtKey(rows: KeyRows, key: string): Promise<ShownKey | undefined> {
   const { checker } = rows.handle
-  const call = await callByPlan(rows, key)
+  const { call } = await calledByPlan(rows, key)
   const [usage] = (await lookAll(checker, [call], undefined)) as [Usage]
   const isSeen = usage.used !== 0 || usage.blockedUntil !== undefined || (await hasRow(checker, key))
   return isSeen ? shownKey(key, usage) : undefined
 }
 
 /** A look at a key under its plan. */
-export async function callByPlan({ handle, limiterOf }: KeyRows, key: string, rate = 0): Promise<Call> {
-  const { rows, terms } = handle.checker
-  const limiter = limiterOf ? await presentPlan(limiterOf, key) : terms.limiter
-  return callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter })
+export async function calledByPlan({ handle, limiterOf }: KeyRows, key: string): Promise<LimiterCall> {
+  const limiter = limiterOf && (await presentPlan(limiterOf, key))
+  return calledOn(handle, key, { rate: 0, limiter })
 }
 
 /** The plan of a key. */

@@ -35,8 +35,12 @@ export interface Purse {
   readonly rate: number | undefined
   /** What there was to take when it was read. */
   readonly has: number
-  /** The answer, by the decisions on its rows. */
-  answer(decisions: readonly Decision[], status: ListStatus): Answered
+  /**
+   * The answer, by the decisions on its rows.
+   *
+   * @param blockedUntil Until when a block denies the call.
+   */
+  answer(decisions: readonly Decision[], status: ListStatus, blockedUntil?: number): Answered
   /**
    * What its rows had when they were locked, if that was too little. If a later read finds more, it is worth
    * trying again. Less than anything if the call is never denied.

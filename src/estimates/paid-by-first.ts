@@ -26,7 +26,7 @@ export async function paidByFirst(
   const row = asked.rowOf.get(first.call)
   const isAlone = shared && !ids && !notes && others.every(({ purse }) => purse)
   if (!isAlone || !row || !isRequest(call) || call.purpose !== 'take') return undefined
-  if (call.rate > call.limiter.limit || checker.joined(tx) || checker.terms.gate || checker.inAdvance)
+  if (call.rate > call.limiter.limit || checker.joined(tx) || asked.gateOf.size > 0 || checker.inAdvance)
     return undefined
   if (lacking.get(row.row)) return undefined
   const outcome = await checker.decide(call, tx)

@@ -3,6 +3,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import type { Funds } from '../kernel/engine/funds.ts'
 import { answersIn } from '../kernel/lists/answers.ts'
+import { blockedUntil } from '../kernel/lists/combined-calls.ts'
 import { neededBy } from '../kernel/store/call.ts'
 import type { PaidByFunds } from './funds.ts'
 import type { SentPayers, SentWith } from './send-payers.ts'
@@ -29,7 +30,9 @@ export async function sendCalls(
   const plain = payers.flatMap(({ call, purse }) => (purse ? [] : [call]))
   const others = answersIn({ ...asked, calls: plain }, found).values()
   const answered = payers.map(({ call, purse, decisions }) =>
-    purse ? fundedAnswer(call, purse.answer(decisions, status)) : (others.next().value as Answered),
+    purse
+      ? fundedAnswer(call, purse.answer(decisions, status, blockedUntil(asked, found, call)))
+      : (others.next().value as Answered),
   )
   return { sent, answered }
 }

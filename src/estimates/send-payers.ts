@@ -79,7 +79,12 @@ export function listOfPayers(
   const opening = [...(notes?.(payers) ?? NONE)]
   const opened = opening.map(([each]) => each)
   const names = opened.filter((each) => !isFound(each))
-  const asked = askedOf([...calls, ...opened.filter(isFound)], tx, ...ids, ...names)
+  const asked = askedOf(
+    [...calls, ...opened.filter(isFound)],
+    tx,
+    [...ids, ...names],
+    payers.map(({ call }) => call),
+  )
   const groups = shared
     ? [
         groupOf(

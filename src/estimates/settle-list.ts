@@ -65,7 +65,7 @@ export async function settleList(
 /** The call that settles an estimate, or that also pays a part of what is missing. It is never denied. */
 function callFor(settled: Settled, place: number, missing: Missing | undefined): PayingCall {
   const { each } = settled
-  if (isPaidByFunds(each)) return each
+  if (isPaidByFunds(each)) return { ...each, call: { ...each.call, purpose: 'adjust' } }
   const own = { checker: each.checker, call: settlementOf(settled), inTime: mayBeLate(settled) }
   if (!missing) return own
   const { rate, debtor } = missing

@@ -168,7 +168,10 @@ async function spentOf(
   const granted = shares ?? payers.map(() => 0)
   const answered = payers.map((payer, place): Answered => {
     const { call, checker } = payer.call
-    if (payer.purse) return payer.purse.answer(payer.decisions, shares ? 'charged' : 'not charged')
+    if (payer.purse) {
+      const until = isDenied ? blockedUntil(sent.asked, sent.found, payer.call) : undefined
+      return payer.purse.answer(payer.decisions, shares ? 'charged' : 'not charged', until)
+    }
     const blocked = isDenied ? denialOfBlocked(payer, sent) : undefined
     if (blocked) return { answer: blocked, paid: paidWith(0) }
     const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
@@ -199,7 +202,7 @@ async function spentOf(
 /** Milliseconds until the limits together have the least, after all blocks. */
 function retryAfterOf(sent: SentPayers, least: number): number {
   const { payers, asked, found } = sent
-  const blocks = asked.calls.map((each) => blockedUntil(asked, found, each) ?? 0)
+  const blocks = payers.map(({ call }) => blockedUntil(asked, found, call) ?? 0)
   const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
   return msUntilEnough(sources, least, Math.max(...blocks))
 }

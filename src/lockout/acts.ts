@@ -1,6 +1,5 @@
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
-import type { Call } from '../kernel/store/call.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { inLength } from '../shared/readable.ts'
 import type { Act } from '../shared/shown.ts'
 import { blockKey, unblockKey } from './block-key.ts'
@@ -15,15 +14,16 @@ const LENGTHS = [
 ] as const
 
 /** What people can do with the keys of a limiter: block them, and end blocks. */
-export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>): readonly Act[] {
-  const { limiter, gate } = checker.terms
+export function actsOf(
+  { terms: { limiter, gate } }: Checker,
+  callOn: (key: string) => Promise<LimiterCall>,
+): readonly Act[] {
   // A gate blocks for as long as is asked.
   const longest = gate ? Number.POSITIVE_INFINITY : (limiter.params['maxMs'] ?? 0)
   const allowed = LENGTHS.filter(([length]) => parseDuration(length, 'The block') <= longest)
   const lengths = new Map<string, string>(
     allowed.length === 0 ? [[`${longest}ms`, inLength(longest)]] : allowed,
   )
-  const called = async (key: string) => ({ checker, call: await callOn(key) })
   const unblock: Act = {
     name: 'unblock',
     needs: 'block',
@@ -32,7 +32,7 @@ export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>)
     fields: [],
     isFor: (shown) => shown?.blockedUntil !== undefined,
     run: async (key) => {
-      await unblockKey(await called(key), undefined)
+      await unblockKey(await callOn(key), undefined)
       return { change: 'It is not blocked any more.' }
     },
   }
@@ -43,7 +43,7 @@ export function actsOf(checker: Checker, callOn: (key: string) => Promise<Call>)
     about: 'Deny every call, whatever was used. A block that is under way is replaced.',
     fields: [{ name: 'for', label: 'For', of: [...lengths] }],
     run: async (key, { for: length = '' }) => {
-      await blockKey(await called(key), length as Duration, undefined)
+      await blockKey(await callOn(key), length as Duration, undefined)
       return { change: `It is blocked for ${lengths.get(length) ?? length}.` }
     },
   }

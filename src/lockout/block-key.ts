@@ -5,6 +5,7 @@ import type { Usage } from '../kernel/answers/results.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { isFunded } from '../kernel/engine/funds.ts'
 import { lookAtGate } from '../kernel/engine/gate.ts'
 import { reset } from '../kernel/engine/reset.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
@@ -27,9 +28,13 @@ async function blockCalled(called: LimiterCall, duration: Duration, tx: At): Pro
   const outcome = await blocks.checker.decide({ ...blocks.call, rate: lengthMs, purpose: 'block' }, tx)
   const block = usageOf(blocks.call.limiter, afterCalls(outcome, 1))
   if (blocks.checker === checker) return block
-  const look = () => checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
-  const { decision } = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
-  return behindBlock(usageOf(call.limiter, decision), block.blockedUntil)
+  const look = async () => {
+    if (isFunded(called)) return called.funds.look(tx)
+    const { decision } = await checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
+    return usageOf(call.limiter, decision)
+  }
+  const usage = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
+  return behindBlock(usage, block.blockedUntil)
 }
 
 /** Ends the block of the call's key. */

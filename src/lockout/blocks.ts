@@ -1,7 +1,6 @@
 import { MAX_MS } from '../kernel/duration.ts'
 import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
-import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { lockoutOf } from './limit.ts'
 
@@ -12,11 +11,6 @@ const EXCLUDES: readonly Exclusion[] = [
   ['inMemoryBlock', ({ inMemoryBlock }) => inMemoryBlock, NO_MEMORY],
   ['dryRun', ({ dryRun }) => dryRun, 'A dry run lets every call pass, and a block lets none.'],
   ['a lockout', ({ limiter }) => limiter.algorithm.numbers.block, 'block works on a lockout without it.'],
-  [
-    'dated credits',
-    ({ limiter }) => hasSeveralRows(limiter),
-    'Not yet: the grants of a key are rows of their own.',
-  ],
 ]
 
 /**

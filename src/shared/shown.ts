@@ -1,9 +1,8 @@
 import type { Usage } from '../kernel/answers/results.ts'
 import { HANDLE } from '../kernel/base/handle.ts'
 import type { Database } from '../kernel/database/database.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
+import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
-import type { Call } from '../kernel/store/call.ts'
 
 // What an object shows to operators. The page for them knows the rows of a limiter. An object with other rows,
 // such as slots or grants, says here what they are, so that the page needs none of the wings.
@@ -142,7 +141,10 @@ export interface Shown {
 }
 
 /** What a limit lets people do with the keys of a limiter, in addition to what they can do with every limit. */
-export type LimitActs = (checker: Checker, callOn: (key: string) => Promise<Call>) => Promise<readonly Act[]>
+export type LimitActs = (
+  checker: Checker,
+  callOn: (key: string) => Promise<LimiterCall>,
+) => Promise<readonly Act[]>
 
 const ACTS = Symbol.for(`${HANDLE.description} acts`)
 

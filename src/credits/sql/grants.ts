@@ -65,7 +65,7 @@ const SOON = sql.raw('60000::float8')
  * The same for a key with many grants: it leaves out what a call does not need. The answer has the debt, and
  * the first grants that have the rate together, but at least a number of `rows`. With `back` it has the last
  * grants of which that much is used. Those that end soon are there too, because they may end before the call
- * is decided. Each row has the sums over all, and the time until which there is the rate, or all if that is
+ * is decided. Each row has the sums over all, and the time until which there is the `least`, or all if that is
  * less.
  */
 export function neededGrantsStatement(source: GrantsSource): Statement {
@@ -82,7 +82,7 @@ export function neededGrantsStatement(source: GrantsSource): Statement {
       sum(own) over (order by window_start desc) as lasting
     from (${has}) as has window in_order as (${IN_ORDER}) ${BY_ITSELF}`
   const summed = sql`select *, coalesce(sum(cap) over (), 0::float8) as granted, coalesce(sum(count) over (), 0::float8) as used,
-      coalesce(max(window_start) filter (where lasting >= ${rate}) over (), min(window_start) filter (where own > 0::float8) over ()) as lasts
+      coalesce(max(window_start) filter (where lasting >= ${parameters.number('least')}) over (), min(window_start) filter (where own > 0::float8) over ()) as lasts
     from (${running}) as running ${BY_ITSELF}`
   const needed = sql`case when ${parameters.number('back')} > 0::float8 then count > 0::float8 and used - earlier < ${rate}
       else own > 0::float8 and (before < ${rate} or nth <= ${parameters.number('rows')}) end`

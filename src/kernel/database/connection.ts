@@ -42,20 +42,14 @@ export interface Connection {
   readonly sending?: Sending | undefined
 }
 
-/** Transactions that were begun here. If a statement of one is refused, all of it can be repeated. */
-const ours = new WeakSet<Database>()
+/** Transactions of the package's own. If a statement of one is refused, all of it can be repeated. */
+export const ours: WeakSet<Database> = /* @__PURE__ */ new WeakSet()
 
 export function connectionTo(db: Database, keeping: Preparing): Connection {
   const inTransaction = isTransaction(db)
   const session = (keeping.wish ?? (!inTransaction || ours.has(db))) ? namingSession(db) : undefined
   const rawMode = session && kindsOf(session).includes('PgAsyncSession') ? 'raw' : undefined
   return { db, isTransaction: inTransaction, keeping, session, rawMode }
-}
-
-/** The transaction that was begun on the connection, or the savepoint. */
-export function begunOn({ db, keeping, isTransaction: isJoined }: Connection, tx: Database): Connection {
-  if (!isJoined || ours.has(db)) ours.add(tx)
-  return connectionTo(tx, keeping)
 }
 
 /** The same place, for statements that tell about themselves. */

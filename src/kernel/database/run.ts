@@ -28,7 +28,7 @@ export function run(
   sizeChanges = 0,
 ): Promise<readonly Row[]> {
   const plan = planFor(sizes)
-  const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
+  const keeps = plan && connection.session && !connection.keeping.refused
   if (!keeps) return runOnce(connection, statementFor(false), values, params)
   // This runs for each call, so it is not `async`: each promise on the way costs time.
   if (!sizes.some(({ isOld }) => isOld)) return runKept(connection, statementFor(false), plan, values, params)

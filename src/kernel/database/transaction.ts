@@ -1,5 +1,5 @@
 import { RatelimitError } from '../errors.ts'
-import { begunOn, type Connection, newSending, withdrawn } from './connection.ts'
+import { type Connection, connectionTo, newSending, ours, withdrawn } from './connection.ts'
 import { type Database, sessionOf } from './database.ts'
 import {
   databaseError,
@@ -37,13 +37,14 @@ async function inOneTransaction<T>(
   connection: Connection,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
-  const { db, isTransaction: isJoined, sending = newSending() } = connection
+  const { db, keeping, isTransaction: isJoined, sending = newSending() } = connection
   let stage = 'begin' as Stage
   let failure: { readonly reason: unknown } | undefined
   const joined = async (tx: Database) => {
     stage = 'work'
     try {
-      const result = await work(begunOn(connection, tx))
+      if (!isJoined || ours.has(db)) ours.add(tx)
+      const result = await work(connectionTo(tx, keeping))
       if (sending.isWithdrawn) throw withdrawn()
       stage = 'commit'
       sending.isSent = true

@@ -1,4 +1,5 @@
 import type { Answered } from '../answers/answer.ts'
+import type { Usage } from '../answers/results.ts'
 import type { Call, Request } from '../store/call.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
@@ -15,6 +16,8 @@ export interface Funds {
     tx: At,
     ids: readonly (LimiterCall | undefined)[],
   ): Promise<Answered[]>
+  /** What there is. */
+  look(tx: At): Promise<Usage>
 }
 
 /** A call that funds pay. It has no row of its own, and stands for the rows where calls are published. */

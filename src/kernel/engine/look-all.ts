@@ -36,10 +36,20 @@ export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promi
 }
 
 async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
-  const usages = await usagesOf(checker, calls, tx)
+  const keys = calls.map(({ key }) => key)
+  return behindGate(checker, keys, await usagesOf(checker, calls, tx), tx)
+}
+
+/** What keys have while blocks deny their calls. */
+export async function behindGate(
+  checker: Checker,
+  keys: readonly string[],
+  usages: Usage[],
+  tx: At,
+): Promise<Usage[]> {
   const gate = gateOf(checker)
   if (!gate) return usages
-  const looks = calls.flatMap(({ key }) => lookAtGate(checker, key)?.call ?? [])
+  const looks = keys.flatMap((key) => lookAtGate(checker, key)?.call ?? [])
   const blocks = await usagesOf(gate, looks, tx)
   return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
 }

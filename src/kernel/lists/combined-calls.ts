@@ -25,14 +25,18 @@ export interface CombinedCalls extends Listed {
   readonly gateOf: ReadonlyMap<LimiterCall, RowRequest>
 }
 
-/** @param used The calls that use up ids, for calls that are charged once. */
+/**
+ * @param used The calls that use up ids, for calls that are charged once.
+ * @param asked The calls that may have to pass gates. Default: all, because each charges its own row.
+ */
 export function askedOf(
   calls: readonly LimiterCall[],
   tx: At,
-  ...used: readonly (LimiterCall | undefined)[]
+  used: readonly (LimiterCall | undefined)[] = [],
+  asked: readonly LimiterCall[] = calls,
 ): CombinedCalls {
   const ids = used.filter((id) => id !== undefined)
-  const gated = calls.filter(({ checker, call }) => checker.terms.gate && call.purpose === 'take')
+  const gated = asked.filter(({ checker, call }) => checker.terms.gate && call.purpose === 'take')
   const gates = gated.flatMap(({ checker, call }) => passing(checker, call.key) ?? [])
   const all = ids.length + gates.length === 0 ? calls : [...calls, ...ids, ...gates]
   const checkers = eachOnce(all.map(({ checker }) => checker))

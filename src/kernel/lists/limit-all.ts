@@ -42,9 +42,10 @@ export async function answerOnce(
   const calls = [own]
   const { checker, call } = own
   if (once === undefined) {
-    const charged = isFunded(own) ? own.funds.charge(call, tx) : undefined
+    const isOfFunds = isFunded(own)
+    const charged = isOfFunds && own.funds.charge(call, tx)
     if (charged) return charged
-    if (checker.terms.gate) {
+    if (checker.terms.gate && !isOfFunds) {
       const answering = () => answerAtGate(checker, call, tx)
       return watched(calls, tx, answering, (answered) => [answered])
     }
@@ -83,7 +84,7 @@ export async function answerTogether(
     const funded = calls.find(isFunded)
     if (funded) return await funded.funds.chargeAll(calls, tx, ids)
     // What sends rows that had to be found would take a third of the time of a list that has none.
-    const asked = askedOf(calls, tx, ...ids)
+    const asked = askedOf(calls, tx, ids)
     return answersIn(asked, await takeTogether(asked))
   } catch (error) {
     const [first] = calls

@@ -58,11 +58,17 @@ describe.each([
   ['a sliding window', Ratelimit.slidingWindow(5, '1d')],
   ['a calendar window', calendarWindow(5, 'month')],
   ['credits', undefined],
-])('a key of %s', (_, limiter) => {
+  ['dated credits', 'dated'],
+] as const)('a key of %s', (_, limiter) => {
   /** Five of it. */
-  async function made(): Promise<Ratelimit | Credits> {
-    if (limiter) return blocking({ limiter })
+  async function made(): Promise<Ratelimit | Credits<boolean>> {
+    if (limiter !== undefined && limiter !== 'dated') return blocking({ limiter })
     const options = { prefix: `blocks ${prefixes++}`, clock: clock.now, use: [blocks()], durable: false }
+    if (limiter) {
+      const credits = new Credits({ db: database.db, cleanupProbability: 0, ...options, dated: true })
+      await credits.grant('ada', 5, { id: 'first' })
+      return credits
+    }
     const credits = new Credits({ db: database.db, cleanupProbability: 0, ...options })
     await credits.grant('ada', 5)
     return credits

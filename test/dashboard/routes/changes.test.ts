@@ -166,6 +166,18 @@ describe('a change', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 2 })
   })
 
+  test('blocks a key of dated credits, which keeps its grants', async () => {
+    const credits = new Credits({ db: database.db, prefix: newPrefix(), dated: true, use: [blocks()] })
+    await credits.grant('ada', 5, { id: 'first' })
+    const { act } = browse({ credits })
+    const { text } = await act('credits', 'ada', 'block', { for: '1h' })
+    expect(text).toContain('credits, ada: It is blocked for an hour.')
+    expect(rowsIn(text)[0]?.[4]).toMatch(/^blocked, ends in 60 min/)
+    expect(await credits.limit('ada')).toMatchObject({ success: false })
+    await act('credits', 'ada', 'unblock')
+    expect(await credits.limit('ada')).toMatchObject({ success: true, remaining: 4 })
+  })
+
   test('grants credits and takes them back, a form once', async () => {
     const credits = new Credits({ db: database.db, prefix: newPrefix() })
     const { act, open, post } = browse({ credits })

@@ -81,7 +81,7 @@ export const REFUSED: readonly Refused[] = [
   { these: ['dated'], others: ['onOtherPlan'], because: 'Grants have no plan.' },
   {
     these: ['dated'],
-    others: ['citus', 'blocks'],
+    others: ['citus'],
     because: 'Not yet: the grants of a key are rows of their own.',
   },
   {

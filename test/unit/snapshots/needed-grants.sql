@@ -1,8 +1,9 @@
 -- $1: prefix
 -- $2: key
 -- $3: rate
--- $4: back
--- $5: rows
+-- $4: least
+-- $5: back
+-- $6: rows
 select
   "rest",
   pg_catalog.encode (
@@ -22,7 +23,7 @@ from
           coalesce(
             max(window_start) filter (
               where
-                lasting >= $3::float8
+                lasting >= $4::float8
             ) over (),
             min(window_start) filter (
               where
@@ -158,12 +159,12 @@ from
     where
       owes
       or case
-        when $4::float8 > 0::float8 then count > 0::float8
+        when $5::float8 > 0::float8 then count > 0::float8
         and used - earlier < $3::float8
         else own > 0::float8
         and (
           before < $3::float8
-          or nth <= $5::float8
+          or nth <= $6::float8
         )
       end
       or position = 1
