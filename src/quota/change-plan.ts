@@ -12,7 +12,8 @@ import type { EndedPeriod, Limiter, StoredLimiter } from '../kernel/limits/algor
 import { hasPeriods, paramsAt, periodFrom } from '../kernel/limits/limiter.ts'
 import { checkLimiter, checkOption } from '../kernel/options/validate.ts'
 import { insertEmpty, reachesAll } from '../kernel/store/empty-rows.ts'
-import { exactNumber, stateIn } from '../shared/number-columns.ts'
+import { columnIn, exactNumber } from '../shared/number-columns.ts'
+import { usedInPeriod } from './close-ended.ts'
 import { changePlanStatement } from './sql/change-plan.ts'
 
 /** Options of `changePlan`. */
@@ -71,11 +72,8 @@ export async function changePlan(
 
 /** The period of the row, up to now. Undefined if nothing was used in it. */
 function periodUntilNow(row: Row, limiter: StoredLimiter, now: number): EndedPeriod | undefined {
-  const { numbers, settled } = limiter.algorithm
-  const state = stateIn(row, limiter)
-  const used = numbers.used(state, now, limiter.params)
-  if (used === 0) return undefined
-  const { start, end } = periodFrom(limiter, state.windowStart)
-  const reserved = settled ? { reserved: used - settled.now(state) } : {}
-  return { start, end: Math.max(start, Math.min(now, end)), used, ...reserved }
+  const counted = usedInPeriod(row, limiter, now)
+  if (counted.used === 0) return undefined
+  const { start, end } = periodFrom(limiter, exactNumber(columnIn(row, 'windowStart')))
+  return { start, end: Math.max(start, Math.min(now, end)), ...counted }
 }

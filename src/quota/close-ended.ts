@@ -135,8 +135,12 @@ async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): P
   return rows
 }
 
-/** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */
-function usedInPeriod(row: Row, limiter: StoredLimiter, end: number): Pick<EndedPeriod, 'used' | 'reserved'> {
+/** The usage of the row's period and, for an algorithm that keeps it, the part that is not settled. */
+export function usedInPeriod(
+  row: Row,
+  limiter: StoredLimiter,
+  end: number,
+): Pick<EndedPeriod, 'used' | 'reserved'> {
   const { numbers, settled } = limiter.algorithm
   const state = stateIn(row, limiter)
   const used = numbers.used(state, end, limiter.params)
