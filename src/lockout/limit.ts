@@ -1,7 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import { RatelimitError } from '../kernel/errors.ts'
 import type {
   Algorithm,
   Expression,
@@ -13,6 +12,7 @@ import type {
 import { limiterOf, MAX_COUNT } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { checkTokens, countAfter, countNumberAfter } from '../kernel/limits/window.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import { withActs } from '../shared/shown.ts'
 
 type Column = ColumnOf<'lockout'>
@@ -200,12 +200,9 @@ export function lockoutOf(failures: number, window: Duration, options: LockoutOp
   const blockMs = parseDuration(block, 'block')
   const maxMs = max === undefined ? Math.max(blockMs, DAY_MS) : parseDuration(max, 'max')
   const forgiveMs = parseDuration(forgive, 'forgive')
-  if (!(Number.isFinite(factor) && factor >= 1 && factor <= MAX_FACTOR)) {
-    throw new RatelimitError('INVALID_OPTION', `factor must be a number from 1 to ${MAX_FACTOR}.`)
-  }
-  if (maxMs < blockMs) {
-    throw new RatelimitError('INVALID_OPTION', 'max must not be shorter than block.')
-  }
+  const isFactor = Number.isFinite(factor) && factor >= 1 && factor <= MAX_FACTOR
+  checkOption(isFactor, `factor must be a number from 1 to ${MAX_FACTOR}.`)
+  checkOption(maxMs >= blockMs, 'max must not be shorter than block.')
   const limiter = limiterOf(algorithm, { limit: failures, periodMs, blockMs, factor, maxMs, forgiveMs })
   return withActs(limiter, async (...keys) => (await import('./acts.ts')).actsOf(...keys))
 }

@@ -12,7 +12,7 @@ import type { Commit } from '../kernel/sql/guard.ts'
 import { fromHex } from '../shared/hex-id.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import type { Added, Counted, NotAdded } from './answers.ts'
-import { timeOf } from './options.ts'
+import { answeredTime } from './options.ts'
 import { addStatement, lockStatement, renewStatement } from './sql/add.ts'
 import { listStatement, removeStatement } from './sql/list.ts'
 import type { MembersSource } from './sql/rows.ts'
@@ -58,7 +58,7 @@ async function addOn(where: Where, limit: number, connection: Connection): Promi
     const numbers = exactNumbers(row['numbers'])
     if (mustHave(row['fits'])) return addedIn(where, limit, numbers, !mustHave(row['known']))
     const [now = 0, , frees = 0] = numbers
-    const reset = limit === 0 ? Number.POSITIVE_INFINITY : timeOf(frees)
+    const reset = limit === 0 ? Number.POSITIVE_INFINITY : answeredTime(frees)
     return { success: false, limit, remaining: 0, reset, retryAfter: reset - now } as const
   }
   // It takes back the head of a key that has no member.
@@ -68,7 +68,7 @@ async function addOn(where: Where, limit: number, connection: Connection): Promi
 function addedIn({ windowMs }: Where, limit: number, numbers: readonly number[], isNew: boolean): Added {
   const [now = 0, others = 0] = numbers
   const remaining = Math.max(limit - others - 1, 0)
-  return { success: true, isNew, limit, remaining, reset: timeOf(now + windowMs), retryAfter: 0 }
+  return { success: true, isNew, limit, remaining, reset: answeredTime(now + windowMs), retryAfter: 0 }
 }
 
 /** Removes a member. Returns whether it counted. */
@@ -105,7 +105,7 @@ export function list(where: Where, which: 'all' | 'one', tx: Database | undefine
 function membersCounted(row: Row, head: string): Counted {
   const [since = 0, seen = 0, ends = 0] = exactNumbers(row['numbers'])
   const member = fromHex(String(mustHave(row['key'])).slice(head.length)) ?? ''
-  return { member, since, seen, expires: timeOf(ends) }
+  return { member, since, seen, expires: answeredTime(ends) }
 }
 
 /** Rows expire on a grid, as those of limits do, so that most changes leave the indexed column as it is. */

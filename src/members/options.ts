@@ -68,6 +68,6 @@ export function lengthOf(window: Duration | undefined): number {
 }
 
 /** A time in an answer. */
-export function timeOf(ms: number): number {
+export function answeredTime(ms: number): number {
   return ms >= NEVER_MS ? Number.POSITIVE_INFINITY : ms
 }
