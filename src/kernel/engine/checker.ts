@@ -167,8 +167,7 @@ export class Checker implements Memory, Parts {
    * replaced a block or the row of another plan.
    */
   followUpJoined(call: Call): void {
-    const isBlock = call.purpose === 'block'
-    if (!addsTo(call) && !isBlock && call.limiter === this.terms.limiter) return
+    if (!addsTo(call) && call.limiter === this.terms.limiter) return
     forgetEverywhere(this.rows, call.key, 'refund')
     if (addsTo(call)) this.inAdvance?.setAside(call.key)
   }

@@ -40,11 +40,7 @@ export function register(memory: Memory): void {
 export function forgetEverywhere(rows: Target, ...forgotten: Parameters<Memory['forget']>): void {
   for (const ref of living) {
     const memory = ref.deref()
-    if (memory && areSame(memory.rows, rows)) memory.forget(...forgotten)
+    if (memory?.rows.namespace.prefix !== rows.namespace.prefix) continue
+    if (quotedName(memory.rows.table.table) === quotedName(rows.table.table)) memory.forget(...forgotten)
   }
-}
-
-function areSame(one: Target, other: Target): boolean {
-  if (one.namespace.prefix !== other.namespace.prefix) return false
-  return quotedName(one.table.table) === quotedName(other.table.table)
 }

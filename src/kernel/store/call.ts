@@ -138,9 +138,9 @@ export function isNeverDenied(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'add' || purpose === 'block'
 }
 
-/** Whether the call leaves more than there was before. */
+/** Whether the call may leave more than there was before. A block may replace a longer one. */
 export function addsTo({ rate, purpose }: Call): boolean {
-  return rate < 0 || purpose === 'add'
+  return rate < 0 || purpose === 'add' || purpose === 'block'
 }
 
 /** How much has to be available for the call to be allowed. */
