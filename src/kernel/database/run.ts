@@ -3,7 +3,7 @@ import { RatelimitError } from '../errors.ts'
 import { type Connection, newSending, watchedParams, withdrawn } from './connection.ts'
 import type { Database } from './database.ts'
 import { isOutdated, isRefusal, neverSent, toRatelimitError } from './database-error.ts'
-import { inLine } from './own-client.ts'
+import { inLine } from './single-client.ts'
 import { type KnownSize, nameText, type Statement, type Value, type Values } from './statement.ts'
 
 export type Row = Readonly<Record<string, unknown>>

@@ -9,7 +9,7 @@ const consumer = inject('consumer')
  * What users may rely on. It has room for some hundred bytes of a feature, and none for the code of `limitAll`,
  * reservations or `blockUntilReady`, which is loaded on first use.
  */
-const MAX_BYTES = 31_600
+const MAX_BYTES = 31_500
 /** Of what importing Drizzle takes. */
 const MAX_IMPORT_PERCENT = 28
 
