@@ -1,4 +1,5 @@
 import { createServer } from 'node:net'
+import { DefaultLogger } from 'drizzle-orm'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import { ledger } from 'drizzle-ratelimit/ledger'
@@ -61,11 +62,14 @@ async function connect(config: pg.ClientConfig = {}): Promise<pg.Client> {
   return client
 }
 
+/** Drizzle's logger reads each parameter before the driver does. */
+const logger = new DefaultLogger({ writer: { write: () => {} } })
+
 const drivers: Record<string, () => Promise<Single>> = {
   'a full pool of node-postgres': async () => {
-    const { db, pool } = openPool(server.url, { max: 1 })
+    const { pool } = openPool(server.url, { max: 1 })
     return {
-      db,
+      db: drizzleNodePostgres({ client: pool, logger }),
       take: async () => {
         const client = await pool.connect()
         return async () => client.release()
@@ -80,7 +84,7 @@ const drivers: Record<string, () => Promise<Single>> = {
     const client = postgres(server.url, { max: 1, onnotice: () => {} })
     ends.push(() => client.end({ timeout: 1 }))
     return {
-      db: drizzlePostgresJs({ client }),
+      db: drizzlePostgresJs({ client, logger }),
       take: async () => {
         const reserved = await client.reserve()
         return async () => reserved.release()

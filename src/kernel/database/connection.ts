@@ -112,7 +112,7 @@ export function watchedParams(db: Database, params: unknown[], sending: Sending)
 /** No text can have this character, so Postgres refuses the statement before it runs. */
 const REFUSED = '\0'
 
-/** A text that notes when a driver reads it. Drizzle's errors and loggers read it too, but by `toString`. */
+/** A text that notes when a driver reads it. Drizzle's errors and its logger read it too, but otherwise. */
 class WatchedText {
   readonly #text: string
   readonly #sending: Sending
@@ -132,9 +132,9 @@ class WatchedText {
     return hint === 'default' ? this.#send() : this.#text
   }
 
-  /** For clients that send JSON in the place of a driver. */
-  toJSON(): string {
-    return this.#send()
+  /** For clients that send JSON in the place of a driver. Drizzle's logger makes JSON of the text alone. */
+  toJSON(placeInAll: string): string {
+    return placeInAll === '' ? this.#text : this.#send()
   }
 
   #send(): string {
