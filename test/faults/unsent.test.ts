@@ -314,10 +314,16 @@ describe('calls that share a statement', () => {
   })
 })
 
-describe('08P01, which poolers send for everything', () => {
+describe('codes that poolers send for everything', () => {
+  type PoolerCode = '08P01' | 'XX000'
+
   /** Answers each client with the code: at its start-up, or to its first statement. */
-  async function pooler(phase: 'start-up' | 'statement', message: string): Promise<string> {
-    const refusal = Buffer.from(`SFATAL\0C08P01\0M${message}\0\0`)
+  async function pooler(
+    phase: 'start-up' | 'statement',
+    message: string,
+    code: PoolerCode = '08P01',
+  ): Promise<string> {
+    const refusal = Buffer.from(`SFATAL\0C${code}\0M${message}\0\0`)
     const told = (kind: string, body: Buffer) => {
       const size = Buffer.alloc(4)
       size.writeInt32BE(body.length + 4)
@@ -339,6 +345,7 @@ describe('08P01, which poolers send for everything', () => {
   }
 
   const messages = ['query_wait_timeout', 'unsupported startup parameter: lock_timeout', 'something new']
+  const full = 'MaxClientsInSessionMode: max clients reached'
   // postgres.js first asks for the types of a new statement, without its parameters.
   const clients = [
     ['node-postgres', 'OUTCOME_UNKNOWN', (at: string) => openPool(at).db],
@@ -367,6 +374,22 @@ describe('08P01, which poolers send for everything', () => {
     const ratelimit = on(open(await pooler('start-up', message)))
     expect(await errorOf(call(ratelimit))).toMatchObject({ code: 'UNREACHABLE', sqlState: '08P01' })
   })
+
+  test.each(clients)('%s, XX000 of a full Supavisor at start-up: UNREACHABLE', async (_, _code, open) => {
+    const db = open(await pooler('start-up', full, 'XX000'))
+    const refused = { code: 'UNREACHABLE', sqlState: 'XX000' }
+    expect(await errorOf(on(db).limit(SECRET))).toMatchObject(refused)
+    const recorded = new Ratelimit({ ...direct, db, prefix: 'poolers', use: [ledger(async () => {})] })
+    expect(await errorOf(recorded.limit(SECRET))).toMatchObject(refused)
+  })
+
+  test.each(clients)(
+    '%s, XX000 of Supavisor to a statement: it may have lost the server',
+    async (_, code, open) => {
+      const db = open(await pooler('statement', 'DbHandler exited', 'XX000'))
+      expect(await errorOf(on(db).limit(SECRET))).toMatchObject({ code })
+    },
+  )
 
   test.each(cases)(
     '$driver, $name, $message to a statement: $code',

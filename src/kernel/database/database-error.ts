@@ -55,7 +55,7 @@ export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
   const cause = mostSpecific(error)
   const sqlState = sqlStateOf(cause)
-  const found = databaseError(codeFor(sqlState), { cause, sqlState })
+  const found = databaseError(codeFor(sqlState, cause), { cause, sqlState })
   return wasNotConnected(cause) ? neverSent(found) : found
 }
 
@@ -132,8 +132,13 @@ const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '57P02': 'OUTCOME_UNKNOWN', // crash_shutdown
 }
 
-function codeFor(sqlState: string | undefined): DatabaseCode {
-  if (sqlState === undefined) return 'OUTCOME_UNKNOWN'
+/** What Supavisor, and then PgCat, ends a connection with, whatever the reason. */
+const OF_POOLERS = /^(XX000|58000) FATAL$/
+
+function codeFor(sqlState: string | undefined, cause: unknown): DatabaseCode {
+  // postgres.js has a severity that is not translated. Supavisor sends only the other one.
+  const { severity_local, severity = severity_local } = Object(cause)
+  if (sqlState === undefined || OF_POOLERS.test(`${sqlState} ${severity}`)) return 'OUTCOME_UNKNOWN'
   return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 

@@ -54,6 +54,21 @@ describe('a code of the driver becomes a code of the package', () => {
     expect(error).toMatchObject({ code, sqlState, name: 'RatelimitError', cause: failing.cause })
   })
 
+  test.each([
+    ['XX000', 'severity', 'FATAL', 'OUTCOME_UNKNOWN'],
+    ['XX000', 'severity_local', 'FATAL', 'OUTCOME_UNKNOWN'],
+    ['58000', 'severity', 'FATAL', 'OUTCOME_UNKNOWN'],
+    ['XX000', 'severity', 'ERROR', 'DATABASE'],
+  ])(
+    '%s with the %s %s: %s, because poolers end connections with it',
+    async (sqlState, name, value, code) => {
+      const refused = Object.assign(new Error('the driver says'), { code: sqlState, [name]: value })
+      const { db } = watch(database.db, () => Promise.reject(refused))
+      const error = await errorOf(() => new Ratelimit({ db, limiter, prefix: 'codes' }).limit('key'))
+      expect(error).toMatchObject({ code, sqlState })
+    },
+  )
+
   test('Bun has the SQLSTATE elsewhere', async () => {
     const cause = Object.assign(new Error(), { code: 'ERR_POSTGRES_SERVER_ERROR', errno: '42P01' })
     const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
