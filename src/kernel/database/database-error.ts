@@ -54,7 +54,7 @@ export function isOutdated({ sqlState, cause }: RatelimitError): boolean {
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
   const cause = mostSpecific(error)
-  const sqlState = sqlStateOf(cause)
+  const sqlState = isOfStandby(cause) ? '25006' : sqlStateOf(cause)
   const found = databaseError(codeFor(sqlState, cause), { cause, sqlState })
   return wasNotConnected(cause) ? neverSent(found) : found
 }
@@ -171,6 +171,11 @@ interface Wrapping {
 function below(wrapping: unknown): unknown {
   const { cause, sourceError, error }: Wrapping = Object(wrapping)
   return cause ?? sourceError ?? error
+}
+
+/** Whether a standby refuses an UNLOGGED table, which it does before it can say that it is read-only. */
+function isOfStandby(error: unknown): boolean {
+  return sqlStateOf(error) === FEATURE_NOT_SUPPORTED && Object(error).routine === 'get_relation_info'
 }
 
 /** The SQLSTATE of an error. Bun has it in `errno`, where Node has numbers. */

@@ -702,6 +702,14 @@ describe('onError', () => {
     },
   )
 
+  test('answers an outage: the server is a standby, and the table is UNLOGGED', async () => {
+    const refused = (routine: string) => () => Object.assign(new Error('refused'), { code: '0A000', routine })
+    const ofStandby = failing(refused('get_relation_info'), { onError: 'allow' })
+    expect(await ofStandby.ratelimit.limit('key')).toMatchObject({ success: true, degraded: true })
+    const ofCitus = failing(refused('DeferErrorIfQueryNotSupported'), { onError: 'allow' })
+    await expect(ofCitus.ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  })
+
   test('never answers inside a transaction of the caller', async () => {
     const { ratelimit } = failing(away, { onError: 'allow' })
     await database.db.transaction(async (tx) => {
