@@ -181,9 +181,9 @@ function isOfStandby(error: unknown): boolean {
 /** The SQLSTATE of an error. Bun has it in `errno`, where Node has numbers. */
 function sqlStateOf(error: unknown): string | undefined {
   const errno = error instanceof Error && 'errno' in error ? error.errno : undefined
-  // Every SQLSTATE has a digit, so EPIPE is not one.
+  // Every SQLSTATE has a digit, so EPIPE is not one. Prisma has codes such as P1017.
   return [codeOf(error), errno].find(
-    (code): code is string => typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code),
+    (code): code is string => typeof code === 'string' && /^(?=.*\d)(?!P[1-9])[0-9A-Z]{5}$/.test(code),
   )
 }
 

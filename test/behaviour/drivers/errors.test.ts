@@ -44,6 +44,8 @@ describe('a code of the driver becomes a code of the package', () => {
     ['ECONNREFUSED', 'UNREACHABLE', undefined],
     ['ECONNRESET', 'OUTCOME_UNKNOWN', undefined],
     ['EPIPE', 'OUTCOME_UNKNOWN', undefined],
+    ['P1017', 'OUTCOME_UNKNOWN', undefined],
+    ['P0001', 'DATABASE', 'P0001'],
     ['CONNECTION_CLOSED', 'OUTCOME_UNKNOWN', undefined],
     [undefined, 'OUTCOME_UNKNOWN', undefined],
   ])('%s: %s', async (driverCode, code, sqlState) => {
