@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { Database } from '../kernel/database/database.ts'
-import { EVERYBODY, HIDES_ROWS, isFor, SELF } from '../kernel/database/hidden-rows.ts'
+import { EVERYBODY, isFor, isRestricted, SELF } from '../kernel/database/hidden-rows.ts'
 import { mustHave, onlyRow } from '../kernel/database/rows.ts'
 import { execute } from '../kernel/database/run.ts'
 
@@ -21,8 +21,8 @@ export interface FoundTable {
   readonly isSecured: boolean
   /** The names of the policies. */
   readonly policies: readonly string[]
-  /** Whether row level security applies to this role, and is not known to show it all rows. */
-  readonly hidesRows: boolean
+  /** The commands of this role that row level security may withhold rows from. */
+  readonly restricted: readonly string[]
   readonly columns: readonly {
     readonly name: string
     readonly type: string
@@ -100,7 +100,10 @@ export async function readCatalogs(db: Database, quoted: string): Promise<FoundT
         'isSecured', c.relrowsecurity,
         'policies', (
           select coalesce(pg_catalog.jsonb_agg(p.polname), '[]') from pg_policy p where p.polrelid = c.oid),
-        'hidesRows', ${HIDES_ROWS},
+        'restricted', (
+          select coalesce(pg_catalog.jsonb_agg(k.name), '[]')
+          from (values ('SELECT', 'r'::"char"), ('INSERT', 'a'), ('UPDATE', 'w'), ('DELETE', 'd')) as k (name, command)
+          where ${isRestricted(sql`k.command`)}),
         'columns', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,

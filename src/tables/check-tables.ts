@@ -206,17 +206,17 @@ function* policyDifferences(table: RateLimitTable, found: FoundTable): Generator
 }
 
 /** Without SQL: which roles are the application's is not known here. */
-function* privilegeDifferences({ writers, hidesRows }: FoundTable): Generator<TableDifference> {
+function* privilegeDifferences({ writers, restricted }: FoundTable): Generator<TableDifference> {
   if (writers.length > 0) {
     const message =
       `can be changed by ${writers.join(', ')}: if that is not the role of your application, revoke it, or ` +
       'switch on row level security, as docs/privileges.md says'
     yield { message, sql: undefined }
   }
-  if (hidesRows) {
+  if (restricted.length > 0) {
     const message =
-      'has row level security, and no policy shows this role all rows, so that looks are refused: add a policy ' +
-      'for the role, as docs/privileges.md says'
+      `has row level security, and no policy lets this role ${restricted.join(', ')} all rows, so that calls ` +
+      'are refused: add a policy for the role, as docs/privileges.md says'
     yield { message, sql: undefined }
   }
 }

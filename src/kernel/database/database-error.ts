@@ -107,7 +107,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
     'The server does not let this user in: look at the user in the connection, at SSL, and at pg_hba.conf.',
   '28P01': 'The password in the connection is wrong for its user.',
   '42501':
-    "The connection's role may not do this: grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on both tables of the limiter.",
+    "The connection's role may not do this: grant it USAGE on the schema, and what `npx drizzle-ratelimit check` says it lacks.",
   '42P10':
     'A table of the limiter has no primary key on (prefix, key): `npx drizzle-ratelimit check` prints the SQL that adds it.',
   '55P03':

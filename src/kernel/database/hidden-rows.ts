@@ -18,16 +18,28 @@ export function isFor(role: SQL): SQL {
 }
 
 /**
- * Whether row level security applies to this role, and not every row is shown: no policy shows all, or one
- * restricts them.
+ * Whether row level security applies to this role, and some rows may be withheld from a command: no policy lets
+ * it reach all, or one restricts it.
+ *
+ * @param command As in `pg_policy.polcmd`.
  */
-export const HIDES_ROWS: SQL = sql`(pg_catalog.row_security_active(c.oid) and (
-  not exists (
-    select from pg_policy p where p.polrelid = c.oid and p.polpermissive and p.polcmd in ('r', '*')
-      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') = 'true' and ${isFor(SELF)})
-  or exists (
-    select from pg_policy p where p.polrelid = c.oid and not p.polpermissive and p.polcmd in ('r', '*')
-      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') <> 'true' and ${isFor(SELF)})))`
+export function isRestricted(command: SQL): SQL {
+  const reachesAll = sql`(${command} = 'a' or ${isTrue(sql`p.polqual`)})
+    and (${command} in ('r', 'd') or ${isTrue(sql`coalesce(p.polwithcheck, p.polqual)`)})`
+  const binding = sql`from pg_policy p
+    where p.polrelid = c.oid and p.polcmd in (${command}, '*') and ${isFor(SELF)}`
+  return sql`(pg_catalog.row_security_active(c.oid) and (
+    not exists (select ${binding} and p.polpermissive and ${reachesAll})
+    or exists (select ${binding} and not p.polpermissive and not (${reachesAll}))))`
+}
+
+/** Whether a condition of the policy `p` is absent or `true`. */
+function isTrue(condition: SQL): SQL {
+  return sql`coalesce(pg_get_expr(${condition}, p.polrelid), 'true') = 'true'`
+}
+
+/** Whether not every row is shown to this role. */
+export const HIDES_ROWS: SQL = /* @__PURE__ */ isRestricted(sql`'r'::"char"`)
 
 /**
  * Whether row level security may hide rows of a table from this role.

@@ -39,7 +39,7 @@ test.each([
   ['25006', 'read-only'],
   ['28000', 'does not let this user in'],
   ['28P01', 'password'],
-  ['42501', 'grant it'],
+  ['42501', 'USAGE on the schema'],
   ['42P10', 'primary key'],
   ['55P03', 'lock_timeout'],
   ['57014', 'statement_timeout'],

@@ -106,11 +106,13 @@ test('the role of the application and its groups are not reported to itself', as
 test('policies that hide rows from the role are reported', async () => {
   const secured = TABLES.map((table) => `alter table ${table} enable row level security`)
   const granted = [`grant all on ${TABLES.join()} to ${app}`, ...secured]
-  const hidden = TABLES.map((table) =>
-    expect.stringMatching(
-      `^${table} has row level security, and no policy shows this role all rows, so that looks are refused`,
-    ),
-  )
+  const restricted = (commands: string) =>
+    TABLES.map((table) =>
+      expect.stringMatching(
+        `^${table} has row level security, and no policy lets this role ${commands} all rows, so that calls are refused`,
+      ),
+    )
+  const hidden = restricted('SELECT, INSERT, UPDATE, DELETE')
   const policies = (policy: string) => TABLES.map((table) => `create policy p on ${table} ${policy}`)
   const asApp = `set local role ${app}`
   expect(await found(...granted, asApp)).toEqual(hidden)
@@ -120,6 +122,14 @@ test('policies that hide rows from the role are reported', async () => {
   expect(await found(...granted, ...policies('using (true)'), asApp)).toEqual([])
   const restricts = TABLES.map((table) => `create policy q on ${table} as restrictive using (prefix = 'p')`)
   expect(await found(...granted, ...policies(`to ${app} using (true)`), ...restricts, asApp)).toEqual(hidden)
+  const only = (command: string, condition: string) =>
+    TABLES.map((table) => `create policy "for ${command}" on ${table} for ${command} ${condition}`)
+  const seen = [...granted, ...only('select', 'using (true)'), ...only('insert', 'with check (true)')]
+  expect(await found(...seen, asApp)).toEqual(restricted('UPDATE, DELETE'))
+  const halfOf = only('update', "using (true) with check (prefix = 'p')")
+  expect(await found(...seen, ...halfOf, asApp)).toEqual(restricted('UPDATE, DELETE'))
+  const rest = [...only('update', 'using (true)'), ...only('delete', 'using (true)')]
+  expect(await found(...seen, ...rest, asApp)).toEqual([])
 })
 
 describe('tables that are declared with row level security', () => {
