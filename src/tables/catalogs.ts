@@ -25,6 +25,7 @@ export interface FoundTable {
   readonly restricted: readonly string[]
   readonly columns: readonly {
     readonly name: string
+    /** With the collation, if by that different texts are equal. */
     readonly type: string
     readonly notNull: boolean
     readonly filled: boolean
@@ -46,7 +47,7 @@ export interface FoundIndex {
   readonly name: string
   readonly primary: boolean
   readonly unique: boolean
-  /** Whether it is valid and on all rows. */
+  /** Whether it is valid, on all rows, and always checked at once. */
   readonly whole: boolean
   /** The constraint that it belongs to. */
   readonly constraint: string | null
@@ -106,13 +107,14 @@ export async function readCatalogs(db: Database, quoted: string): Promise<FoundT
           where ${isRestricted(sql`k.command`)}),
         'columns', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
-            'filled', a.atthasdef or a.attidentity <> '')), '[]')
-          from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+            'name', a.attname, 'type', pg_catalog.concat_ws(' COLLATE ', format_type(a.atttypid, a.atttypmod), l.collname),
+            'notNull', a.attnotnull, 'filled', a.atthasdef or a.attidentity <> '')), '[]')
+          from pg_attribute a left join pg_collation l on l.oid = a.attcollation and not l.collisdeterministic
+          where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
         'indexes', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'name', ic.relname, 'primary', i.indisprimary, 'unique', i.indisunique,
-            'whole', i.indisvalid and i.indpred is null,
+            'whole', i.indisvalid and i.indpred is null and i.indimmediate,
             'constraint', (
               select k.conname from pg_constraint k where k.conindid = ic.oid and k.contype in ('p', 'u', 'x')),
             'columns', (

@@ -109,7 +109,7 @@ function warnOfNeon(): void {
 const NARROWER: Readonly<Record<string, RegExp>> = {
   bigint: /^(smallint|integer)$/,
   'double precision': /^(smallint|integer|real)$/,
-  text: /^character varying\b/,
+  text: /^(character varying|text COLLATE)\b/,
   'timestamp with time zone': /^timestamp\(\d\) with time zone$/,
 }
 
@@ -167,7 +167,9 @@ function* indexDifferences(table: RateLimitTable, found: FoundTable): Generator<
     yield { message: `has no index on (${index.join(', ')})`, sql }
   }
   for (const other of found.indexes) {
-    if (!other.whole || !other.unique || other.primary || isOn(primaryKey)(other)) continue
+    // The primary key already refuses two rows of one key.
+    const isHarmless = primaryKey.every((column) => other.columns.includes(column))
+    if (!other.unique || other.primary || isHarmless) continue
     const wasNeeded = isOn(index)(other) && found.indexes.filter(isOn(index)).length === 1
     const message = `has a unique index on (${other.columns.join(', ')}), which refuses rows that the limiter has to insert`
     yield { message, sql: [drop(table, other), ...(wasNeeded ? [createIndex(table)] : [])] }

@@ -117,6 +117,16 @@ const differences: readonly Difference[] = [
     ['alter table T drop constraint PK', 'create unique index on T (prefix, key)'],
     ['primary key', '(prefix, key)'],
   ],
+  [
+    'a primary key that is checked later',
+    ['alter table T drop constraint PK', 'alter table T add primary key (prefix, key) deferrable'],
+    ['primary key', '(prefix, key)'],
+  ],
+  [
+    'a unique index of some rows',
+    ['create unique index on T (prefix) where tokens > 0'],
+    ['unique', '(prefix)'],
+  ],
   ['no index', ['drop index INDEX'], ['index', '(prefix, expires_at)']],
   [
     'an index in another order',
@@ -186,6 +196,7 @@ describe.each([
     ['an identity', ['alter table T add id bigint generated always as identity']],
     ['an index', ['create index on T (key)']],
     ['another unique index on the key', ['create unique index on T (prefix, key)']],
+    ['a unique index on the key and more', ['create unique index on T (key, expires_at, prefix)']],
     [
       'other names of the key and the index',
       ['alter table T rename constraint PK to k', 'alter index INDEX rename to i'],
@@ -295,6 +306,16 @@ test.each([
   const words = await differencesAfter([`alter table rate_limit_durable alter ${change}`])
   expect(words).toHaveLength(1)
   expect(words[0]?.endsWith('No SQL.')).toBe(without)
+})
+
+test('a collation by which different keys are equal is reported', async () => {
+  const words = await differencesAfter([
+    "create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+    'alter table rate_limit_durable alter key type text collate loose',
+  ])
+  expect(words).toEqual([
+    'rate_limit_durable has a column key of type text COLLATE loose that should be text.',
+  ])
 })
 
 test('SQL that fails because of rows changes nothing', async () => {
