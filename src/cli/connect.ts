@@ -36,9 +36,11 @@ export function connect(url: string): Connected {
 
 /** Refuses text that is not a URL. The error does not contain it, because it may have a password. */
 function checkUrl(text: string): void {
-  const url = URL.canParse(text) ? new URL(text) : undefined
+  // With a socket, there is no host: `postgres://user:password@/name?host=/run/postgresql`.
+  const withHost = text.replace('@/', '@socket/')
+  const url = URL.canParse(withHost) ? new URL(withHost) : undefined
   // With a password like 1/2, the slash ends the host: the user is read as the host and 1 as its port.
-  const isCut = url?.username === '' && `${url.pathname}${url.hash}`.includes('@')
+  const isCut = url?.username === '' && `${url.pathname || url.search}${url.hash}`.includes('@')
   if (url && !isCut) return
   throw new Error(
     'The address of the database is not a URL. In a password, write / as %2F, ? as %3F, # as %23 and @ as %40.',

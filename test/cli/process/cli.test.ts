@@ -75,6 +75,8 @@ test.each<[string, string[], string]>([
   ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'write / as %2F'],
   ['a password that looks like a port', ['check', 'postgres://u:1/secret@127.0.0.1/x'], 'write / as %2F'],
   ['the same with a hash', ['check', 'postgres://u:1#secret@127.0.0.1/x'], '# as %23'],
+  ['the same with a question mark', ['check', 'postgres://u:1?secret@127.0.0.1/x'], '? as %3F'],
+  ['no socket', ['check', 'postgres://u:secret@/x?host=/nowhere'], 'ENOENT'],
   ['no server', ['check', 'postgres://u:secret@127.0.0.1:1/x'], 'ECONNREFUSED'],
   ['equal names', ['storage', '--ephemeral', 'a', '--durable', 'a'], 'two different names'],
   ['no such configuration', ['storage', '--config', 'none.ts'], 'There is no none.ts'],
