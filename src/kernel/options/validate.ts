@@ -14,7 +14,8 @@ const MAX_BYTES = 1024
 
 const utf8 = new TextEncoder()
 
-const MAX_TIME_MS = Date.UTC(10_000)
+/** Postgres knows no time before the year -4,712. */
+const [MIN_TIME_MS, MAX_TIME_MS] = [Date.UTC(-4000), Date.UTC(10_000)] as const
 
 export function checkClock(clock: unknown): void {
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
@@ -168,7 +169,7 @@ export function checkOption(valid: boolean, message: string): asserts valid {
 export function readClock(clock: () => Date): number {
   const time = timeOn(clock)
   const ms = time instanceof Date ? time.getTime() : Number.NaN
-  if (!(Math.abs(ms) < MAX_TIME_MS))
+  if (!(ms > MIN_TIME_MS && ms < MAX_TIME_MS))
     throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date before the year 10,000.')
   return ms
 }

@@ -294,6 +294,8 @@ test.each<readonly [string, object]>([
 test.each([
   ['no Date', () => untyped<Date>(5)],
   ['an invalid Date', () => new Date(Number.NaN)],
+  ['a Date before those of Postgres', () => new Date(Date.UTC(-5000))],
+  ['a Date after those of the limiter', () => new Date(Date.UTC(10_000))],
 ])('a clock that returns %s is refused', async (_, clock) => {
   const clocked = new Ratelimit({ db, limiter, prefix: 'p', clock })
   expect((await errorWithoutSql(() => clocked.limit('key'))).code).toBe('INVALID_CLOCK')
