@@ -71,9 +71,8 @@ async function differences(
   persistence: keyof RateLimitTables,
   options: StorageOptions,
 ): Promise<TableDifference[]> {
-  const { name, schema, quoted } = tableShapeOf(table)
+  const { about, quoted } = tableShapeOf(table)
   const found = await readCatalogs(db, quoted)
-  const about = schema ? `${schema}.${name}` : name
   if (!found) {
     const means = "`export * from 'drizzle-ratelimit/schema'` or tables of your own"
     const filters = "drizzle-kit's schemaFilter and tablesFilter have to let it pass"

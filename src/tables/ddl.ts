@@ -15,6 +15,8 @@ export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
 /** A table as it should be, read from its Drizzle declaration. The index has drizzle-kit's name. */
 export interface TableShape {
   readonly name: string
+  /** The name for people, with the schema if there is one. */
+  readonly about: string
   /** The quoted name, with the schema if there is one. */
   readonly quoted: string
   readonly schema: string | undefined
@@ -40,6 +42,7 @@ function readShape(table: RateLimitTable): TableShape {
   return {
     name,
     schema,
+    about: schema ? `${schema}.${name}` : name,
     quoted: quotedName(table),
     columns: columns.map((column) => ({
       name: column.name,

@@ -2,9 +2,10 @@ import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { checkTables, type TableDifference } from '../../tables/check-tables.ts'
+import { tableShapeOf } from '../../tables/ddl.ts'
 import { connect, urlIn } from '../connect.ts'
 import { jsonOf, type Output } from '../output.ts'
-import { LOGGED_OPTION, qualifiedName, TABLE_OPTIONS, tablesFrom } from '../tables.ts'
+import { LOGGED_OPTION, TABLE_OPTIONS, tablesFrom } from '../tables.ts'
 import { declaredNames } from './declared-names.ts'
 import { elsewhere } from './elsewhere.ts'
 import { inOtherTable } from './other-table.ts'
@@ -60,7 +61,7 @@ async function compare(
   // Rows can be read only in tables that are there.
   const misplaced = limits === undefined || found.length > 0 ? [] : await inOtherTable(db, tables, limits)
   return {
-    tables: [tables.ephemeral, tables.durable].map(qualifiedName),
+    tables: [tables.ephemeral, tables.durable].map((table) => tableShapeOf(table).about),
     differences: [...found, ...misplaced.map((message) => ({ message, sql: undefined }))],
     notes: [...sentences, ...notes],
   }

@@ -2,10 +2,10 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { execute } from '../../kernel/database/run.ts'
+import { quotedName } from '../../kernel/database/table-name.ts'
 import { printable } from '../../shared/readable.ts'
 import { tableShapeOf } from '../../tables/ddl.ts'
 import { optionOf } from '../output.ts'
-import { qualifiedName } from '../tables.ts'
 
 export type TableKind = 'ephemeral' | 'durable'
 const TABLE_KINDS: readonly TableKind[] = ['ephemeral', 'durable']
@@ -16,6 +16,8 @@ interface Similar {
   readonly name: string
   /** Undefined if neither its name nor its storage tells. */
   readonly kind: TableKind | undefined
+  /** Whether it is one of the expected tables. */
+  readonly isExpected: boolean
 }
 
 /** Whether a table is missing, and a sentence for each place that has others like it, with their options. */
@@ -24,12 +26,8 @@ export async function elsewhere(
   tables: RateLimitTables,
 ): Promise<{ readonly isMissing: boolean; readonly sentences: readonly string[] }> {
   const all = await similarTables(db, tables)
-  const checked = TABLE_KINDS.map((kind) => qualifiedName(tables[kind]))
-  const isChecked = ({ schema, name }: Similar) => checked.includes(`${schema}.${name}`)
-  if (checked.every((name) => all.some((each) => `${each.schema}.${each.name}` === name))) {
-    return { isMissing: false, sentences: [] }
-  }
-  const others = all.filter((each) => !isChecked(each))
+  const others = all.filter(({ isExpected }) => !isExpected)
+  if (all.length - others.length === TABLE_KINDS.length) return { isMissing: false, sentences: [] }
   const schemas = [...new Set(others.map(({ schema }) => schema))]
   const inSchema = (schema: string) => others.filter((each) => each.schema === schema)
   return { isMissing: true, sentences: schemas.map((each) => sentenceOf(each, inSchema(each), tables)) }
@@ -50,9 +48,10 @@ function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimit
 }
 
 async function similarTables(db: Database, tables: RateLimitTables): Promise<Similar[]> {
-  const { ephemeral, durable } = tables
-  const columns = tableShapeOf(ephemeral).columns.map(({ name }) => name)
-  const names = [ephemeral, durable].map((table) => tableShapeOf(table).name)
+  const expected = [tables.ephemeral, tables.durable]
+  const columns = tableShapeOf(tables.ephemeral).columns.map(({ name }) => name)
+  const names = expected.map((table) => tableShapeOf(table).name)
+  const found = expected.map((table) => sql`to_regclass(${quotedName(table)}::text)::oid`)
   const list = (texts: readonly string[]) =>
     sql.join(
       texts.map((text) => sql`${text}::text`),
@@ -60,16 +59,18 @@ async function similarTables(db: Database, tables: RateLimitTables): Promise<Sim
     )
   const rows = await execute(
     db,
-    sql`select n.nspname as schema, c.relname as name, c.relpersistence = 'u' as unlogged
+    sql`select n.nspname as schema, c.relname as name, c.relpersistence = 'u' as unlogged,
+        c.oid in (${sql.join(found, sql`, `)}) as expected
       from pg_class c join pg_namespace n on n.oid = c.relnamespace
       where c.relkind in ('r', 'p') and not c.relispartition and (c.relname in (${list(names)}) or ${columns.length} = (
         select count(*) from pg_attribute a
         where a.attrelid = c.oid and not a.attisdropped and a.attname in (${list(columns)})))
       order by 1, 2`,
   )
-  return rows.map(({ schema, name, unlogged }) => ({
+  return rows.map(({ schema, name, unlogged, expected: isExpected }) => ({
     schema: String(schema),
     name: String(name),
+    isExpected: isExpected === true,
     kind: unlogged === true ? 'ephemeral' : tableKindOf(String(name), tables),
   }))
 }

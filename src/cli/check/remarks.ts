@@ -32,8 +32,7 @@ export async function remarksOn(db: Database, tables: RateLimitTables): Promise<
   const notes: string[] = []
   const lacking: TableDifference[] = []
   for (const table of [tables.ephemeral, tables.durable]) {
-    const { schema, name, quoted } = tableShapeOf(table)
-    const about = printable(schema ? `${schema}.${name}` : name)
+    const { about, quoted } = tableShapeOf(table)
     const found = await surroundingsOf(db, table)
     if (!found) continue
     notes.push(...sentencesOf(found, about).map(printable))

@@ -65,6 +65,14 @@ test('says nothing of other tables if the expected ones are there', async () => 
   expect(printed).not.toContain('add --')
 })
 
+test('takes tables that are on the search path for the expected ones', async () => {
+  const database = await databaseWith(scriptOf(tableSql(inSchema)), scriptOf(storageSql(inSchema)))
+  const url = new URL(database.url)
+  url.searchParams.set('options', '-c search_path=limits')
+  const said = 'rate_limit_ephemeral and rate_limit_durable are as the limiter expects them.'
+  expect(await check({ ...database, url: url.href })).toBe(said)
+})
+
 test('names drizzle-kit’s filters, where a table is missing', async () => {
   const printed = await check(await databaseWith('create table prefix (key text)'))
   for (const said of ['schemaFilter', 'tablesFilter']) expect(printed).toContain(said)
@@ -116,7 +124,7 @@ test('writes JSON for scripts', async () => {
   const database = await databaseWith(scriptOf(tableSql()), scriptOf(storageSql()))
   await database.script('create schema limits; alter table rate_limit_durable set schema limits')
   expect(JSON.parse(await check(database, '--json'))).toEqual({
-    tables: ['public.rate_limit_ephemeral', 'public.rate_limit_durable'],
+    tables: ['rate_limit_ephemeral', 'rate_limit_durable'],
     differences: [
       {
         message: expect.stringContaining('rate_limit_durable is missing'),
@@ -147,7 +155,7 @@ test('says what surrounds the tables, which is no difference', async () => {
     expect.stringMatching(/^rate_limit_durable has the trigger audit: each write waits for it/),
     expect.stringMatching(/^rate_limit_durable is in the publication changes: each charge is also sent/),
     expect.stringMatching(/^rate_limit_durable has row level security, and \w+ sees all rows/),
-    'public.rate_limit_ephemeral and public.rate_limit_durable are as the limiter expects them.',
+    'rate_limit_ephemeral and rate_limit_durable are as the limiter expects them.',
   ])
   expect(await codeOf(database)).toBe(0)
 })
