@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
+import { onceFor } from '../kernel/base/once.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { onlyRow } from '../kernel/database/rows.ts'
@@ -7,18 +8,18 @@ import { execute } from '../kernel/database/run.ts'
 import { quotedName, textLiteral } from '../kernel/database/table-name.ts'
 import { createStatements, storageStatements } from './ddl.ts'
 
-const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
+/** The tables that were found or created in a database. */
+const migratedIn = /* @__PURE__ */ onceFor((_: Database) => new WeakSet<RateLimitTables>())
 
 /**
  * Creates the missing tables of a database. Until one call has found or created them, each call checks by
  * itself, because in Workers a call cannot wait for the promise of another.
  */
 export async function ensureTables(db: Database, tables: RateLimitTables): Promise<void> {
-  const ofDatabase = migrated.get(db) ?? new WeakSet<RateLimitTables>()
-  migrated.set(db, ofDatabase)
-  if (ofDatabase.has(tables)) return
+  const migrated = migratedIn(db)
+  if (migrated.has(tables)) return
   await uncharged(createMissing(db, tables))
-  ofDatabase.add(tables)
+  migrated.add(tables)
 }
 
 /**
@@ -30,7 +31,7 @@ const ADVISORY_LOCK = 5_741_028_913_467
 async function createMissing(db: Database, tables: RateLimitTables): Promise<void> {
   if (await exist(db, tables)) return
   // One statement, because not every driver accepts several at once. It does not touch a table that exists,
-  // because altering it would wait forevery transaction that uses it.
+  // because altering it would wait for every transaction that uses it.
   const steps = [
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {

@@ -231,16 +231,13 @@ function* storageDifferences(
   // A partitioned table has no storage. Each of its partitions has its own.
   const quoted = found.partition ?? tableShapeOf(table).quoted
   const where = found.partition === null ? '' : `has the partition ${found.partition}, which `
-  if (persistence === 'ephemeral' && !logged && found.persistence !== 'u') {
+  const isUnlogged = persistence === 'ephemeral' && !logged
+  if (isUnlogged && found.persistence !== 'u') {
     const message = `${where}is logged and should be UNLOGGED`
     yield { message, sql: [setPersistence(quoted, 'UNLOGGED')] }
   }
-  if (persistence === 'ephemeral' && logged && found.persistence !== 'p') {
-    const message = `${where}is UNLOGGED and should be logged`
-    yield { message, sql: [setPersistence(quoted, 'LOGGED')] }
-  }
-  if (persistence === 'durable' && found.persistence !== 'p') {
-    const message = `${where}is not logged, so that a crash would empty it`
+  if (!isUnlogged && found.persistence !== 'p') {
+    const message = `${where}is UNLOGGED and should be logged, because a crash empties it`
     yield { message, sql: [setPersistence(quoted, 'LOGGED')] }
   }
   for (const [option, value] of Object.entries(STORAGE_PARAMETERS)) {

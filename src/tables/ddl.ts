@@ -2,7 +2,7 @@ import type { SQL } from 'drizzle-orm'
 import { getTableConfig, PgDialect, type PgPolicy } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { onceFor } from '../kernel/base/once.ts'
-import { quote, quotedName, textLiteral } from '../kernel/database/table-name.ts'
+import { nameOf, quote, type TableName, textLiteral } from '../kernel/database/table-name.ts'
 
 /** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
@@ -13,13 +13,9 @@ export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
 }
 
 /** A table as it should be, read from its Drizzle declaration. The index has drizzle-kit's name. */
-export interface TableShape {
-  readonly name: string
+export interface TableShape extends TableName {
   /** The name for people, with the schema if there is one. */
   readonly about: string
-  /** The quoted name, with the schema if there is one. */
-  readonly quoted: string
-  readonly schema: string | undefined
   readonly columns: readonly ColumnShape[]
   readonly primaryKey: readonly string[]
   readonly index: readonly string[]
@@ -37,13 +33,13 @@ export interface ColumnShape {
 export const tableShapeOf: (table: RateLimitTable) => TableShape = /* @__PURE__ */ onceFor(readShape)
 
 function readShape(table: RateLimitTable): TableShape {
-  const { name, schema, columns, enableRLS, policies } = getTableConfig(table)
+  const { columns, enableRLS, policies } = getTableConfig(table)
+  const named = nameOf(table)
+  const { name, schema } = named
   const index = [table.prefix.name, table.expiresAt.name]
   return {
-    name,
-    schema,
+    ...named,
     about: schema ? `${schema}.${name}` : name,
-    quoted: quotedName(table),
     columns: columns.map((column) => ({
       name: column.name,
       type: column.getSQLType(),

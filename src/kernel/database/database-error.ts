@@ -158,18 +158,12 @@ function mostSpecific(error: unknown): unknown {
   return below(error) ?? error
 }
 
-interface Wrapping {
-  readonly cause?: unknown
-  readonly sourceError?: unknown
-  readonly error?: unknown
-}
-
 /**
  * The error that another one wraps. Neon's driver wraps the error of `fetch` as `sourceError`. Over a WebSocket
  * it throws an event, which has the error in `error`.
  */
 function below(wrapping: unknown): unknown {
-  const { cause, sourceError, error }: Wrapping = Object(wrapping)
+  const { cause, sourceError, error } = Object(wrapping)
   return cause ?? sourceError ?? error
 }
 
@@ -207,19 +201,13 @@ const CERTIFICATE = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/
 /** The system calls that make a connection. A reset or timeout in one of these comes before any statement. */
 const SYSCALLS: ReadonlySet<unknown> = new Set(['connect', 'getaddrinfo'])
 
-interface DriverError extends Error {
-  readonly code?: unknown
-  readonly syscall?: unknown
-  readonly errors?: unknown
-}
-
 /**
  * Whether the error has a code of a connection that was not made. No message proves that: anybody can raise an
  * error with any message, and a driver may report a later error than the one of the statement.
  */
 function wasNotConnected(error: unknown): boolean {
   if (!(error instanceof Error)) return false
-  const { code, syscall, errors } = error as DriverError
+  const { code, syscall, errors }: { [name: string]: unknown } = Object(error)
   // Node tries every address of a host.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(wasNotConnected)
   return CODES.has(code) || CERTIFICATE.test(String(code)) || SYSCALLS.has(syscall)

@@ -1,15 +1,11 @@
-import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
-
-/** Postgres has rolled the statement back. Nothing was charged, and another try may succeed. */
-const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
-  'SERIALIZATION_FAILURE',
-  'DEADLOCK',
-])
+import { RatelimitError } from '../errors.ts'
 
 const MAX_TRIES = 10
 
+/** Whether Postgres has rolled the statement back: nothing was charged, and another try may succeed. */
 export function isTransient(error: unknown): boolean {
-  return error instanceof RatelimitError && TRANSIENT.has(error.code)
+  if (!(error instanceof RatelimitError)) return false
+  return error.code === 'SERIALIZATION_FAILURE' || error.code === 'DEADLOCK'
 }
 
 /**

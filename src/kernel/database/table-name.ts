@@ -8,12 +8,15 @@ import {
 } from '../../../schema/index.ts'
 import { onceFor } from '../base/once.ts'
 
-/** A table's name, its schema if it has one, and both as SQL has them. Lists need them for each call. */
-export const nameOf: (table: RateLimitTable) => {
+export interface TableName {
   readonly name: string
   readonly schema: string | undefined
+  /** The quoted name, with the schema if there is one. */
   readonly quoted: string
-} = /* @__PURE__ */ onceFor((table) => {
+}
+
+/** A table's name. Lists need it for each call. */
+export const nameOf: (table: RateLimitTable) => TableName = /* @__PURE__ */ onceFor((table) => {
   const { name, schema } = getTableConfig(table)
   return { name, schema, quoted: schema ? `${quote(schema)}.${quote(name)}` : quote(name) }
 })

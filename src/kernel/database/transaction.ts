@@ -38,7 +38,8 @@ async function inOneTransaction<T>(
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const { db, keeping, isTransaction: isJoined, sending = newSending() } = connection
-  let stage = 'begin' as Stage
+  // At `commit`, the commit may have been sent.
+  let stage = 'begin' as 'begin' | 'work' | 'commit'
   let failure: { readonly reason: unknown } | undefined
   const joined = async (tx: Database) => {
     stage = 'work'
@@ -70,9 +71,6 @@ async function inOneTransaction<T>(
     throw stage === 'work' ? nothingCharged(error) : ofCommit(error)
   }
 }
-
-/** What a transaction does: it begins, or works, or may have sent its commit. */
-type Stage = 'begin' | 'work' | 'commit'
 
 /** Drizzle's sessions on drivers without interactive transactions. */
 const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'PrismaPgSession', 'XataHttpSession']

@@ -88,9 +88,7 @@ function isThreshold(value: unknown): boolean {
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
 }
 
-type PlaceOptions = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
-
-export function checkRows(options: PlaceOptions): void {
+export function checkRows(options: Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>): void {
   const { prefix, tables, clock, durable } = options
   checkPrefix(prefix)
   checkClock(clock)

@@ -244,7 +244,7 @@ describe('an ephemeral table that is logged on purpose', () => {
     await database.script('alter table rate_limit_ephemeral set unlogged')
     const found = await checkTables(database.db, shipped, logged)
     expect(found.map(({ message }) => message)).toEqual([
-      'rate_limit_ephemeral is UNLOGGED and should be logged.',
+      'rate_limit_ephemeral is UNLOGGED and should be logged, because a crash empties it.',
     ])
     for (const statement of found[0]?.sql ?? []) await database.db.execute(statement)
     expect(await checkTables(database.db, shipped, logged)).toEqual([])
