@@ -41,7 +41,7 @@ const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = {
   schema: true,
   ephemeral: true,
   durable: true,
-  rls: true,
+  rls: checkSwitch,
   policies: true,
 }
 
@@ -65,7 +65,6 @@ const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = {
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
   checkOptions(options, TABLES_NAMES)
   const { schema, ephemeral = EPHEMERAL, durable = DURABLE, rls = false, policies = [] } = options
-  checkSwitch(rls, 'rls')
   if (schema !== undefined && typeof schema?.table !== 'function') {
     throw new RatelimitError('INVALID_OPTION', 'The schema must be made by pgSchema.')
   }

@@ -22,17 +22,18 @@ const migration = /* @__PURE__ */ onFirstUse(() => import('./tables/auto-migrate
  * @throws RatelimitError `INVALID_OPTION`
  */
 export function checkerOf(settings: Settings): Checker {
-  const { db, prefix, durable, tables, keepEnded, clock, coalesce } = settings
+  const { db, limiter, prefix, durable, tables, keepEnded, clock, coalesce } = settings
   const { onError, onOtherPlan, timeout, grace } = settings
   const use: readonly AnyLayer[] = settings.use
   const own = partsIn(settings)
-  const { limiter } = settings
   const table = tableOf(durable ? tables.durable : tables.ephemeral, use)
   const kind = limiter.stored ? limiter.rows : undefined
   const isWatched = kind !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./kernel/engine/degrading.ts').catch(() => {})
-  const migrates = settings.autoMigrate && !autoMigrateForbidden()
+  // In some deployments only migrations may change the schema.
+  const isForbidden = globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
+  const migrates = settings.autoMigrate && !isForbidden
   const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
   const rows: Parts['rows'] = {
     connection: connectionTo(db, { wish: settings.preparedStatements, refused: false, renewed: 0 }),
@@ -74,11 +75,6 @@ export function checkerOf(settings: Settings): Checker {
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
   }
   return new Checker({ rows, terms, alone })
-}
-
-/** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */
-function autoMigrateForbidden(): boolean {
-  return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
 }
 
 /** Hands the work to the runtime. If the runtime refuses it, the answer must not be lost. */

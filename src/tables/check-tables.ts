@@ -1,4 +1,5 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { checkOptions } from '../kernel/base/check-options.ts'
 import { warnOnce } from '../kernel/base/warn.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { quote, SHIPPED } from '../kernel/database/table-name.ts'
@@ -19,7 +20,7 @@ import {
   storageStatements,
   tableShapeOf,
 } from './ddl.ts'
-import { checkStorageOptions, type StorageOptions } from './table-sql.ts'
+import { STORAGE_NAMES, type StorageOptions } from './table-sql.ts'
 
 /** One difference between the database and the expected tables. */
 export interface TableDifference {
@@ -58,7 +59,7 @@ export async function checkTables(
 ): Promise<TableDifference[]> {
   checkDatabase(db)
   checkTablesGiven(tables)
-  checkStorageOptions(options)
+  checkOptions(options, STORAGE_NAMES)
   return [
     ...(await differences(db, tables.ephemeral, 'ephemeral', options)),
     ...(await differences(db, tables.durable, 'durable', options)),

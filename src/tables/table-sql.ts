@@ -13,13 +13,7 @@ export interface StorageOptions {
   readonly logged?: boolean
 }
 
-const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: true }
-
-/** @throws RatelimitError `INVALID_OPTION` */
-export function checkStorageOptions(options: StorageOptions): void {
-  checkOptions(options, STORAGE_NAMES)
-  checkSwitch(options.logged, 'logged')
-}
+export const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: checkSwitch }
 
 /**
  * The statements that create missing tables and their Postgres schema, as drizzle-kit's first migration does.
@@ -54,7 +48,7 @@ export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
  */
 export function storageSql(tables: RateLimitTables = SHIPPED, options: StorageOptions = {}): string[] {
   checkTablesGiven(tables)
-  checkStorageOptions(options)
+  checkOptions(options, STORAGE_NAMES)
   return [
     ...storageStatements(tables.ephemeral, 'ephemeral', options.logged),
     ...storageStatements(tables.durable, 'durable', options.logged),

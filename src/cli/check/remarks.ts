@@ -23,12 +23,10 @@ interface Surroundings {
 }
 
 /** What is not wrong, but means something for the limits; and which privileges this role lacks. */
-export interface Remarks {
-  readonly notes: readonly string[]
-  readonly lacking: readonly TableDifference[]
-}
-
-export async function remarksOn(db: Database, tables: RateLimitTables): Promise<Remarks> {
+export async function remarksOn(
+  db: Database,
+  tables: RateLimitTables,
+): Promise<{ readonly notes: readonly string[]; readonly lacking: readonly TableDifference[] }> {
   const notes: string[] = []
   const lacking: TableDifference[] = []
   for (const table of [tables.ephemeral, tables.durable]) {
@@ -50,19 +48,16 @@ function sentencesOf(
   { partitionedBy, isOpen, triggers, publications, role }: Surroundings,
   about: string,
 ): string[] {
-  const said = [
-    ...(partitionedBy === null
-      ? []
-      : [`is partitioned by ${partitionedBy}: a key without a partition fails, so keep a default one`]),
-    ...triggers.map((name) => `has the trigger ${name}: each write waits for it, and fails if it fails`),
+  const parted = `is partitioned by ${partitionedBy}: a key without a partition fails, so keep a default one.`
+  const open = `has row level security, and ${role} sees all rows: is it the role of your application?`
+  return [
+    ...(partitionedBy === null ? [] : [parted]),
+    ...triggers.map((name) => `has the trigger ${name}: each write waits for it, and fails if it fails.`),
     ...publications.map(
-      (name) => `is in the publication ${name}: each charge is also sent to its subscribers`,
+      (name) => `is in the publication ${name}: each charge is also sent to its subscribers.`,
     ),
-    ...(isOpen
-      ? [`has row level security, and ${role} sees all rows: is it the role of your application?`]
-      : []),
-  ]
-  return said.map((sentence) => `${about} ${sentence}${sentence.endsWith('?') ? '' : '.'}`)
+    ...(isOpen ? [open] : []),
+  ].map((sentence) => `${about} ${sentence}`)
 }
 
 async function surroundingsOf(db: Database, table: RateLimitTable): Promise<Surroundings | undefined> {

@@ -2,10 +2,6 @@ import { type Database, sessionOf } from './database.ts'
 import { isOfConnection, toRatelimitError } from './database-error.ts'
 import { type Client, clientOf, inLine, isOnPool, POOLED } from './single-client.ts'
 
-interface PostgresJsSession {
-  readonly client: PostgresJs
-}
-
 /**
  * Runs work on a database, which is the same as the given one. If that has a pool, it runs on a client that is
  * checked out and released here. Drizzle 0.45 does not listen for the errors of its client. It loses the client
@@ -41,7 +37,7 @@ export async function onOwnClient<T>(db: Database, work: (own: Database) => Prom
 }
 
 /** A transaction of postgres.js begins none. */
-function beginsScopes(session: object): session is PostgresJsSession {
+function beginsScopes(session: object): session is { readonly client: PostgresJs } {
   return 'begin' in clientOf(session)
 }
 
