@@ -49,25 +49,16 @@ function unknownOption(name: string, names: readonly string[]): RatelimitError {
   return new RatelimitError('INVALID_OPTION', `There is no option ${name}. ${hint}`)
 }
 
-/** Whether the names differ by at most a third of the letters, or by one letter. */
-function isMisspelling(one: string, other: string): boolean {
-  const most = Math.max(1, Math.floor(one.length / 3))
+/** Whether at most so many letters have to be added, removed or replaced: a third of the first, or one. */
+function isMisspelling(one: string, other: string, most = Math.max(1, Math.floor(one.length / 3))): boolean {
   if (Math.abs(one.length - other.length) > most) return false
-  return changesBetween(one.toLowerCase(), other.toLowerCase()) <= most
-}
-
-/** The Levenshtein distance: how many letters have to be added, removed or replaced. */
-function changesBetween(one: string, other: string): number {
-  let changes = Array.from({ length: other.length + 1 }, (_, length) => length)
-  for (const [place, letter] of [...one].entries()) {
-    const next = [place + 1]
-    for (const [at, target] of [...other].entries()) {
-      const replaced = (changes[at] as number) + (letter === target ? 0 : 1)
-      next.push(Math.min(replaced, (changes[at + 1] as number) + 1, (next[at] as number) + 1))
-    }
-    changes = next
-  }
-  return changes.at(-1) as number
+  if (one === '' || other === '') return true
+  const [rest, others] = [one.slice(1), other.slice(1)]
+  if (one[0]?.toLowerCase() === other[0]?.toLowerCase()) return isMisspelling(rest, others, most)
+  const less = most - 1
+  return (
+    isMisspelling(rest, others, less) || isMisspelling(rest, other, less) || isMisspelling(one, others, less)
+  )
 }
 
 /**
