@@ -63,7 +63,7 @@ async function inOneTransaction<T>(
   } catch (last) {
     // If the rollback fails too, Drizzle 0.45 throws the error of the rollback.
     const reason = failure ? failure.reason : last
-    if (!(reason instanceof Error)) throw reason
+    if (failure && !(reason instanceof Error)) throw reason
     if (stage === 'begin') throw notBegun(db, reason)
     const error = toRatelimitError(reason)
     // What becomes of a savepoint is decided by the transaction around it.
@@ -76,7 +76,7 @@ async function inOneTransaction<T>(
 const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'PrismaPgSession', 'XataHttpSession']
 
 /** The error of a transaction that could not begin. Nothing was charged. */
-function notBegun(db: Database, cause: Error): RatelimitError {
+function notBegun(db: Database, cause: unknown): RatelimitError {
   if (sessionOf(db, WITHOUT_TRANSACTIONS)) {
     const message =
       'This call needs a driver with interactive transactions, and this driver has none. So do a ledger, ' +

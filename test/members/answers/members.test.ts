@@ -1,6 +1,7 @@
 import { Members, type MembersConfig, type TxOptions } from 'drizzle-ratelimit/members'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
+import type { Database } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -289,3 +290,15 @@ test.each([
     await database.script('drop trigger written on rate_limit_durable')
   },
 )
+
+test('a driver that has no connection may throw an event in place of an error', async () => {
+  // The driver of Neon does so with the event of its WebSocket.
+  const error = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
+  const db: Database = {
+    execute: async () => ({ rows: [] }),
+    transaction: () => Promise.reject({ type: 'error', error }),
+    refreshMaterializedView: undefined,
+  }
+  const refused = { name: 'RatelimitError', code: 'UNREACHABLE', cause: error }
+  await expect(devices({ db }).add('ada', 'phone')).rejects.toMatchObject(refused)
+})
