@@ -3,8 +3,10 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
 import { type AllOptions, type LimitResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { gate } from '../support/gate.ts'
 import { keysNamed } from '../support/keys.ts'
 import { holdRows, untilWaiting } from '../support/locks.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { fakeTime, useFakeTime } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
 
@@ -162,6 +164,31 @@ test('without coalescing, held rows delay their own callers only, beyond their t
   await holder.query('rollback')
   for (const { success } of await answers) expect(success).toBe(true)
 })
+
+test.each([true, false])(
+  'a wait that ends just before its row is found held leaves nothing behind, coalesce: %s',
+  async (coalesce) => {
+    const answer = gate()
+    const work: Promise<unknown>[] = []
+    const { db, statements } = watch(database.connect(6).db, () => answer.opened)
+    const common = { limiter, prefix: `left ${coalesce}`, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...common, db, coalesce, waitUntil: (each) => void work.push(each) })
+    const other = new Ratelimit({ ...common, db: database.db })
+    await other.limit('held')
+    await holding(common.prefix, ['held'])
+    const controller = new AbortController()
+    const { signal } = controller
+    const waiting = ratelimit.blockUntilReady('held', '1h', { signal }).catch((error: unknown) => error)
+    await vi.waitUntil(() => statements.length === 1, PATIENTLY)
+    controller.abort('enough')
+    expect(await waiting).toBe('enough')
+    answer.open()
+    expect(await Promise.all(work)).toHaveLength(1)
+    // One finds no row that is free, and one makes none. None waits for the row.
+    expect(statements).toHaveLength(2)
+    expect(await other.getRemaining('held')).toMatchObject({ used: 1 })
+  },
+)
 
 test('in a batch of new keys of which another transaction is making one, the others are decided at once', async () => {
   const { db, statements } = watch(database.connect(5).db)

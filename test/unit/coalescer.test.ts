@@ -538,12 +538,15 @@ describe('after a key was held', () => {
   })
 
   test('calls that were given up in the meantime are not sent again', async () => {
-    const { add, coalescer, answered, asked, sent } = setUp(1)
+    const { add, coalescer, answered, asked, errors, sent } = setUp(1)
     const calls = ['a', 'a', 'b', 'c'].map((key) => add(key))
     await turn()
     for (const place of [0, 2]) coalescer.cancel(calls[place] as Pending)
     add('b', { rate: 2 })
     await sent[0]?.answer(['a', 'b'])
+    // They have charged nothing, and are no sign of an outage.
+    const ended = { code: 'TIMEOUT', contended: true }
+    expect(errors).toMatchObject([ended, ended])
     // The group of b has ended, and the next one is tried.
     expect(asked()).toEqual(['a x2,b x1,c x1', 'b x1', 'a x1'])
     expect(sent.slice(1).map(({ kind }) => kind)).toEqual(['together', 'alone'])
@@ -686,9 +689,9 @@ describe('a statement whose callers have all given up', () => {
     add('other')
     await turn()
     fill(10_000)
-    expect(errors).toHaveLength(0)
+    expect(errors).toHaveLength(held.length)
     add('one more')
-    expect(errors).toHaveLength(1)
+    expect(errors).toHaveLength(held.length + 1)
   })
 
   test('gives its place after ever longer pauses, until a statement ends', async () => {

@@ -1,5 +1,7 @@
+import { withdrawn } from '../database/connection.ts'
 import { isOfConnection, wasNeverSent } from '../database/database-error.ts'
 import { contendedError, type RatelimitError } from '../errors.ts'
+import type { Pending, Queued } from './queue.ts'
 
 const LOCK_NOT_AVAILABLE = '55P03'
 const UNIQUE_VIOLATION = '23505'
@@ -39,4 +41,14 @@ export function afterWait(error: RatelimitError, isHeld: boolean): RatelimitErro
   const hasGivenUp = isHeld && isOfConnection(error) && !wasNeverSent(error)
   const endsWait = sqlState === undefined ? hasGivenUp : ENDS_WAIT.has(sqlState)
   return endsWait ? contendedError(error) : error
+}
+
+/**
+ * Tells a call that others hold its row. If its caller has given up, the call ends: it was sent, and has
+ * charged nothing. Returns whether it goes on.
+ */
+export function holdIfWanted<R extends Queued, D>(call: Pending<R, D>): boolean {
+  call.hold()
+  if (call.isOver) call.fail(contendedError(withdrawn()))
+  return !call.isOver
 }

@@ -1,5 +1,6 @@
 import { newSending, withdraw } from '../database/connection.ts'
 import type { Decision, Request } from '../store/call.ts'
+import { holdIfWanted } from './blame.ts'
 import { HeldQueues } from './held-queues.ts'
 import {
   type Batch,
@@ -112,10 +113,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       .decideTogether(groups, (group) => this.#done(batch, group), batch)
       .then((held) => {
         this.#shared.leave(batch)
-        for (const group of held) {
-          for (const call of group.calls) call.hold()
-          this.#hold(batch, group)
-        }
+        for (const group of held) this.#hold(batch, group)
         this.#startSoon()
       })
   }
@@ -152,9 +150,9 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   #hold(batch: Batch<R, D>, group: CallGroup<R, D>): void {
+    const calls = group.calls.filter(holdIfWanted)
     const queue = this.#queueIn(batch, group)
     if (!queue) return
-    const calls = group.calls.filter(({ isOver }) => !isOver)
     if (calls.length === 0) {
       this.#goOn(queue)
       return

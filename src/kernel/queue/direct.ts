@@ -1,6 +1,7 @@
 import { newSending, withdraw } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import type { Decision, Request } from '../store/call.ts'
+import { holdIfWanted } from './blame.ts'
 import type { Decider, Dispatcher, Pending, Queued } from './queue.ts'
 import type { Room } from './waits.ts'
 
@@ -34,8 +35,7 @@ export class Direct<R extends Queued = Request, D = Decision> implements Dispatc
     const first = { ...batch, mayWait: false, sending: newSending() }
     call.batch = first
     const held = await this.#decider.decideTogether([group], () => {}, first)
-    if (held.length === 0) return
-    call.hold()
+    if (held.length === 0 || !holdIfWanted(call)) return
     const second = { ...batch, mayWait: true, sending: newSending() }
     call.batch = second
     await this.#decider.decideAlone(group, second)
