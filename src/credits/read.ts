@@ -1,6 +1,5 @@
 import type { Usage } from '../kernel/answers/results.ts'
 import { sorted } from '../kernel/base/arrays.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import type { Row } from '../kernel/database/run.ts'
 import type { Statement, Value } from '../kernel/database/statement.ts'
@@ -95,10 +94,9 @@ function readBy(
   statement: (source: GrantsSource) => Statement,
   more: Readonly<Record<string, Value>> = {},
 ): Promise<readonly Row[]> {
-  const reading = runOn(checker, tx, 'looks', (connection) =>
+  return runOn(checker, tx, 'looks', (connection) =>
     askForGrants({ ...checker.rows, connection }, name, statement, keys, more),
   )
-  return uncharged(reading)
 }
 
 function rowsIn({ limiter, key }: Account, rows: readonly Row[]): GrantRows {

@@ -1,5 +1,4 @@
 import { windowEndOf } from '../kernel/answers/refundable.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
 import type { At } from '../kernel/engine/bounds.ts'
@@ -63,9 +62,7 @@ async function openSharesOf({ each: { checker }, row }: Named, tx: At): Promise<
   const { namespace, table } = closer.rows
   const statement = kept(table.statements, 'open true', () => openStatement(table.table, true))
   const values = { prefix: namespace.prefix, from: `${row}/`, to: `${row}/z`, size: Number.MAX_SAFE_INTEGER }
-  const rows = await runOn(checker, tx, 'looks', (connection) =>
-    uncharged(runOnce(connection, statement, values)),
-  )
+  const rows = await runOn(checker, tx, 'looks', (connection) => runOnce(connection, statement, values))
   const shares = rows.flatMap((own): OpenRow[] => {
     const opened = openedIn(stateIn(own, CLOSING))
     const call = requestFor(String(own['key']), CLOSING, 'take', 1)

@@ -1,6 +1,5 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { exactNumbers, mustHave, onlyRow } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept, type Statement } from '../kernel/database/statement.ts'
@@ -95,7 +94,7 @@ export function remove(where: Where, tx: Database | undefined): Promise<boolean>
 export function list(where: Where, which: 'all' | 'one', tx: Database | undefined): Promise<Counted[]> {
   const { checker, head } = where
   const read = (connection: Connection) =>
-    uncharged(ask(where, connection, `list ${which}`, (source) => listStatement(source, which)))
+    ask(where, connection, `list ${which}`, (source) => listStatement(source, which))
   return withinTimeout([checker], tx, async (at) => {
     const rows = await runOn(checker, at, 'looks', read)
     return rows.map((row) => membersCounted(row, head))

@@ -1,5 +1,4 @@
 import type { Database } from '../kernel/database/database.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
 import { kept } from '../kernel/database/statement.ts'
@@ -33,7 +32,7 @@ export function holdersOf(checker: Checker, key: string, tx: Database | undefine
       const statement = kept(table.statements, `holders ${injectedClock}`, () =>
         holdersStatement(table.table, injectedClock),
       )
-      const look = () => uncharged(runOnce(connection, statement, { prefix, key, clock }))
+      const look = () => runOnce(connection, statement, { prefix, key, clock })
       return (await timed({ prefix, statement: 'look', keys: 1 }, look)).map(holderIn)
     }),
   )

@@ -1,5 +1,5 @@
 import { type Connection, newSending, type Sending, telling, withdraw } from '../database/connection.ts'
-import { nothingCharged } from '../database/database-error.ts'
+import { nothingCharged, uncharged } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../queue/blame.ts'
@@ -83,7 +83,7 @@ export function runOn<T>(
   run: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const joined = checker.joined(tx)
-  if (joined) return run(joined)
+  if (joined) return does === 'looks' ? uncharged(run(joined)) : run(joined)
   const work = new Work<T>(checker, checker.boundsOf(tx))
   work.mayCharge = work.mayWait = does === 'changes'
   const { connection, ensureTables } = checker.rows

@@ -2,6 +2,7 @@ import { eachOnce } from '../base/arrays.ts'
 import { onceFor } from '../base/once.ts'
 import { telling } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { timedOut } from '../engine/bounds.ts'
 import type { CallTime } from '../engine/call-time.ts'
 import type { Checker } from '../engine/checker.ts'
@@ -54,7 +55,8 @@ function chargeTogether(
   if (joined || rows.length === 0) {
     const home = (checkers[0] as Checker).rows.connection
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
-    return chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
+    const charging = chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
+    return charges ? charging : uncharged(charging)
   }
   const shortest = shortestTimeoutOf(checkers)
   const { watch } = shortest.alone

@@ -110,6 +110,21 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
   })
 })
 
+test.each<[string, (ratelimit: Ratelimit, tx: Database) => Promise<unknown>]>([
+  ['limit', (ratelimit, tx) => ratelimit.limit('key', { rate: 0, tx })],
+  ['limitAll', (ratelimit, tx) => limitAll([{ ratelimit, key: 'key', rate: 0 }], { tx })],
+  ['getRemaining', (ratelimit, tx) => ratelimit.getRemaining('key', { tx })],
+  ['getRemainingAll', (ratelimit, tx) => ratelimit.getRemainingAll(['key'], { tx })],
+])(
+  'a look by %s in a transaction whose connection breaks says that it has charged nothing',
+  async (_, look) => {
+    const cut = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET', syscall: 'read' })
+    const { db } = watch(database.db, () => Promise.reject(cut))
+    const looking = look(limitOn(database.db, 'looks'), { ...db, rollback: undefined })
+    await expect(looking).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  },
+)
+
 test('a closed client', async () => {
   const closed = await emptyDatabase()
   await migrate(closed)
