@@ -89,11 +89,12 @@ function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls:
   return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
 }
 
-/** The amount that an allowed call takes. */
+/** The amount that an allowed call takes: not less than it needs, even if fractions add up to a little less. */
 export function grantedTo(outcome: Outcome): number {
   const { call, place } = outcome
-  if (call.atLeast === null) return call.rate
-  return amountOf(outcome, place + 1) - amountOf(outcome, place)
+  const { rate, atLeast } = call
+  if (atLeast === null) return rate
+  return Math.max(Math.min(rate, amountOf(outcome, place + 1) - place * rate), atLeast)
 }
 
 /** The snapshot after an amount is taken and the reserved amount changes by `reserved`. */

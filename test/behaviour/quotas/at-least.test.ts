@@ -161,6 +161,22 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
   })
 })
 
+test.each([0.3, 0.7])(
+  'of tenths that do not add up to %d, no call is granted more or less than one',
+  async (units) => {
+    const { quota } = quotaOn(database, Ratelimit.tokenBucket(0.1, '1h', units))
+    const tenth = async (key: string) => {
+      const answer = await quota.limit(key, { rate: 0.1, atLeast: 0.1 })
+      return answer.success && answer.granted
+    }
+    const expected = [...Array(Math.round(units * 10)).fill(0.1), false]
+    const alone = []
+    for (const _ of expected) alone.push(await tenth('alone'))
+    expect(alone).toEqual(expected)
+    expect(await Promise.all(expected.map(() => tenth('at once')))).toEqual(expected)
+  },
+)
+
 test.each(uncounted)('$name grants all of the rate', async ({ limiter }) => {
   const { quota } = quotaOn(database, limiter)
   expect(await quota.limit('key', { rate: 400, atLeast: 1 })).toMatchObject({ success: true, granted: 400 })
