@@ -216,7 +216,10 @@ export interface Answering<Column extends StateColumn, Param extends string> {
   readonly integersOnly: boolean
   /** By how many units a rate may exceed the available ones and still be granted, as fractions are inexact. */
   readonly tolerance: number
-  /** Whether the database has to see each call, so that no units are taken in advance. Default: `false`. */
+  /**
+   * Whether the database has to see each call, so that no units are taken in advance, and forced charges are
+   * decided one by one. Default: `false`.
+   */
   readonly seesEachCall?: true
   /**
    * For an algorithm that keeps it: the settled part of a count, which is the count without the reservations;

@@ -167,6 +167,8 @@ export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.purpose === other.purpose &&
     !(typeof one.purpose === 'object' && one.purpose.isAlone) &&
+    // A forced charge changes what the next one gets, if it starts a block.
+    !(one.purpose === 'adjust' && one.limiter.algorithm.seesEachCall) &&
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
     one.paidWindowStart === other.paidWindowStart &&

@@ -205,6 +205,13 @@ test('one of many calls at once starts the block', async () => {
   expect(answers.filter((answer) => answer.success && answer.blockedUntil !== undefined)).toHaveLength(1)
 })
 
+test('forced charges at once block for as long as one after the other', async () => {
+  const [atOnce, inTurn] = [logins(), logins()]
+  const forced = (ratelimit: Ratelimit) => ratelimit.limit('ada', { rate: 3, force: true })
+  const expected = [await forced(inTurn), await forced(inTurn), await forced(inTurn)]
+  expect(await Promise.all(expected.map(() => forced(atOnce)))).toEqual(expected)
+})
+
 describe('in a list', () => {
   async function nearlyBlocked(options: object = {}) {
     const ratelimit = logins(options)
