@@ -3,11 +3,9 @@ import { name, type Parameters } from './builder.ts'
 
 /** The columns that calls can have in a statement for many keys. Calls share all other parameters. */
 export type CallColumn =
-  | 'prefix'
   | 'key'
   | 'rate'
   | 'calls'
-  | 'start'
   | 'atLeast'
   | 'paidWindowStart'
   | 'refundableUntil'
@@ -16,9 +14,6 @@ export type CallColumn =
   | 'forced'
   | 'refund'
   | 'within'
-  | 'fence'
-  | 'since'
-  | 'payer'
 
 /** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
 export type Sent = (what: CallColumn) => SQL<number>

@@ -55,10 +55,7 @@ export type ChargedRow = ListRow & { readonly does: RowAction }
 
 export const DONE = 'done'
 
-export type SentNumber = Exclude<
-  CallColumn,
-  'prefix' | 'key' | 'payer' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
->
+export type SentNumber = Exclude<CallColumn, 'key' | 'calls' | 'atLeast' | 'within'>
 
 export function sentNumbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
   const { kind, settled } = rules.algorithm
