@@ -174,10 +174,8 @@ function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, 
     used: fromColumn('count', table.count).as('used'),
     end: fromColumn('windowStart', table.windowStart).as('end'),
   }
-  const row = lockedRow(table, numbers, [isTheRow(table, parameters, name('row', 'paying'))], {
-    waits,
-    guarding,
-  })
+  const isPaying = [isTheRow(table, parameters, name('row', 'paying')), guarding.fits(table)]
+  const row = lockedRow(table, numbers, isPaying, waits)
   const paying = sql`select ${columnList(['place', 'row'])} from ${name(SEEN)} where ${name('pays')}
     order by ${name('row')} collate "C" ${BY_ITSELF}`
   return link(

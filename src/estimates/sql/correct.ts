@@ -30,7 +30,7 @@ export function correctStatement(table: RateLimitTable, algorithm: AnyAlgorithm)
     isOfKind(algorithm, table),
     sql`${start} = ${parameters.number('start')}`,
   ]
-  const found = lockedRow(table, rowColumns(table, algorithm), isPeriod, { waits: true })
+  const found = lockedRow(table, rowColumns(table, algorithm), isPeriod, true)
   const stored = stateOf((column) => name(column, FOUND))
   const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, stored[column]))
   const none = sql<number>`0::float8`

@@ -121,7 +121,7 @@ export function foundRow(
     ...Object.fromEntries(columns),
   }
   const are = [isTheRow(table, parameters), ...conditions]
-  if (does !== 'look') return lockedRow(table, read, are, { waits })
+  if (does !== 'look') return lockedRow(table, read, are, waits)
   const row = builder
     .select(read)
     .from(table)

@@ -3,24 +3,20 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import type { StateColumn } from '../limits/algorithm.ts'
 import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import type { PlanGuard } from './guard.ts'
 
 type Read = Readonly<Record<string, SQL.Aliased | RateLimitTable['key' | StateColumn]>>
 
-/**
- * The query that locks the rows that meet the conditions, if the table has the size that the plan is for.
- * Unless it `waits`, it skips rows that others hold.
- */
+/** Locks the rows that meet the conditions. Unless the query `waits`, it skips those that others hold. */
 export function lockedRow(
   table: RateLimitTable,
   columns: Read,
   conditions: readonly (SQL | undefined)[],
-  { waits = false, guarding }: { readonly waits?: boolean; readonly guarding?: PlanGuard } = {},
+  waits = false,
 ): SQL {
   return builder
     .select(columns)
     .from(table)
-    .where(and(...conditions, guarding?.fits(table)))
+    .where(and(...conditions))
     .for('update', waits ? {} : { skipLocked: true })
     .getSQL()
 }

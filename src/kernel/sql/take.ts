@@ -38,7 +38,7 @@ export function takeOneStatement(source: WaitingSource): Statement {
   const guarding = guard([table], source.guarded, parameters)
   const stored = lockedColumns(table, rules)
   const isRow = isTheRow(table, parameters)
-  const query = lockedRow(table, stored, [isRow], { waits, guarding })
+  const query = lockedRow(table, stored, [isRow, guarding.fits(table)], waits)
   const locked = { query, columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
   return takeFrom(locked, source, parameters, guarding)
 }

@@ -58,8 +58,8 @@ export function changePlanStatement({
   const found = lockedRow(
     table,
     { own: own.as('own'), other: other.as('other'), ...stored },
-    [isTheRow(table, parameters)],
-    { waits: true, guarding },
+    [isTheRow(table, parameters), guarding.fits(table)],
+    true,
   )
   // The count is in front of the clock, so that the clock is read after the row is locked.
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS

@@ -43,8 +43,12 @@ export function leaseStatement(source: ChangeSource): Statement {
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
-  const isSlot = [isTheRow(table, parameters, sql`call.key`), isOfKind(ROWS.slot, table)]
-  const row = lockedRow(table, { ends: table.lastRefill }, isSlot, { waits, guarding })
+  const isSlot = [
+    isTheRow(table, parameters, sql`call.key`),
+    isOfKind(ROWS.slot, table),
+    guarding.fits(table),
+  ]
+  const row = lockedRow(table, { ends: table.lastRefill }, isSlot, waits)
   const found = sql`select call.place, call.key, call.fence
     from ${callsFrom(parameters, ['key', 'fence'])} cross join lateral (${row}) as slot`
   const changed = builder
