@@ -128,7 +128,7 @@ export async function cancelOnce(
   const cancelIn = async (own: Connection, target: Target) => {
     await insertEmpty(rows, own, 'as the session', true)
     // Another process may have freed the id or used it again.
-    const { granted, state } = await takeFrom(id, { ...target, clockMs: startsAt }, mark + 1, 1)
+    const { granted, state } = await takeFrom(id, target, startsAt, mark + 1, 1)
     if (granted === 0 || state.count !== mark || state.windowStart !== startsAt) return false
     const { decision } = await checker.decide(cancelOf(call, startsAt, id.key), own.db)
     if (decision.granted === 0) return false
@@ -172,14 +172,20 @@ async function startWith(id: Id, connection: Connection): Promise<Repeated | und
 
 /** Uses the id at the start, if it is free. */
 async function useId(id: Id, target: Target, startsAt: number): Promise<boolean> {
-  return (await takeFrom(id, { ...target, clockMs: startsAt }, id.mark, id.mark)).granted > 0
+  return (await takeFrom(id, target, startsAt, id.mark, id.mark)).granted > 0
 }
 
-function takeFrom({ key, lengthMs }: Id, target: Target, limit: number, rate: number): Promise<Decision> {
-  return decideOne(target, {
-    request: requestFor(key, fixedWindowOf(limit, lengthMs), 'take', rate),
-    calls: ONE,
-  })
+/** Takes from the id at the start, which is the time by which its row is read. */
+function takeFrom(
+  { key, lengthMs }: Id,
+  target: Target,
+  startsAt: number,
+  limit: number,
+  rate: number,
+): Promise<Decision> {
+  const namespace = { ...target.namespace, clock: () => startsAt }
+  const request = requestFor(key, fixedWindowOf(limit, lengthMs), 'take', rate)
+  return decideOne({ ...target, namespace }, { request, calls: ONE })
 }
 
 function targetOn({ checker }: Id, connection: Connection): Target {

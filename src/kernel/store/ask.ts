@@ -97,14 +97,14 @@ interface StatementKind {
 
 /** It is not `async`, because it runs for each call: a promise more costs time. */
 function ask(
-  { connection, table, namespace, commit, clockMs, periodMs }: Target,
+  { connection, table, namespace, commit, periodMs }: Target,
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: StatementKind,
 ): Promise<Answers> {
   const { limiter, purpose, refusesOther: isRefused } = (asked[0] as Asked).request
   const { algorithm, startsFull } = limiterFor(limiter, purpose)
   const refusesOther = isRefused || namespace.refusesOther === true
-  const clock = clockMs ?? namespace.clock?.() ?? null
+  const clock = namespace.clock?.() ?? null
   const numbers = numbersOf(asked, limiterOfCall, periodMs ?? clock ?? Date.now())
   const differing = numbers.differing.map(([name]) => name)
   const values = valuesOf(asked)

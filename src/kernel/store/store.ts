@@ -24,8 +24,6 @@ export interface Target {
   readonly table: Table
   readonly namespace: Namespace
   readonly commit: Commit
-  /** Replaces the clock of the namespace, in Unix milliseconds. */
-  readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number | undefined
   /** How calls are decided on keys that have other rows than one each. Default: by the table's store. */
