@@ -65,7 +65,7 @@ export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'gr
 /** The answer to a call that was granted, or that is never denied. */
 export function allowanceOf(outcome: Outcome, { thresholds }: ReportedFacts): Allowed {
   const { call, decision, place } = outcome
-  const { rate, limiter, purpose } = call
+  const { rate, limiter } = call
   const { granted, state, prefetched } = decision
   if (prefetched) return prefetched
   // The capacity limits the sum of equal refunds. The part of each one is unknown, so each answer shows the
@@ -78,17 +78,16 @@ export function allowanceOf(outcome: Outcome, { thresholds }: ReportedFacts): Al
   )
   if (rate > 0 && limiter.algorithm.kind === 'window') allowed.start = state.windowStart
   if (call.atLeast !== null) allowed.granted = grantedTo(outcome)
-  const isFirst = place === 0 && granted > 0 && purpose !== 'look'
-  if (isFirst && decision.ended) allowed.ended = decision.ended
-  if (rate > 0 && place < granted) {
-    const until = blockedUntilOf(limiter, snapshot)
-    const isNew = until !== undefined && until !== blockedUntilOf(limiter, afterCalls(outcome, place))
-    if (isNew) allowed.blockedUntil = until
-  }
+  if (call.purpose === 'look' || place >= granted) return allowed
+  if (place === 0 && decision.ended) allowed.ended = decision.ended
+  const until = blockedUntilOf(limiter, snapshot)
   // Only settled amounts cross a threshold, so estimates do not.
-  if (thresholds.length === 0 || call.reserved > 0 || place >= granted) return allowed
-  const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
-  return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
+  const mayCross = thresholds.length > 0 && call.reserved <= 0
+  if (until === undefined && !mayCross) return allowed
+  const before = afterCalls(outcome, place)
+  if (until !== undefined && until !== blockedUntilOf(limiter, before)) allowed.blockedUntil = until
+  if (!mayCross) return allowed
+  return withCrossed(allowed, crossedBetween(limiter, before, afterCalls(outcome, place + 1), thresholds))
 }
 
 /** Adds how much was given back to the answer of a refund. */

@@ -97,6 +97,17 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     expect(results.map(endedIn)).toEqual([ended, undefined, undefined])
   })
 
+  test('limitAll reports nothing where it charges nothing, though the limit would allow its call', async () => {
+    const { clock, quota, ended } = await afterOnePeriod(3)
+    const common = { db: database.db, clock: clock.now, prefix: `${quota.prefix}, used up` }
+    const usedUp = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(1, '1h') })
+    await usedUp.limit('key')
+    const { results } = await limitAll([quota, usedUp].map((ratelimit) => ({ ratelimit, key: 'key' })))
+    expect(results).toMatchObject([{ success: true }, { success: false }])
+    expect(results[0]).not.toHaveProperty('ended')
+    expect(endedIn(await quota.limit('key'))).toEqual(ended)
+  })
+
   test('a dry run reports a period that it ended, but not by a call that it would deny', async () => {
     const { quota, ended } = await afterOnePeriod(3, { dryRun: true })
     expect(endedIn(await quota.limit('key', { rate: 11 }))).toBeUndefined()
