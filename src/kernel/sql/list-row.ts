@@ -184,15 +184,10 @@ export function nextOf(
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }
 
-export interface DecidedRow {
-  readonly link: string
-  readonly of: ColumnByName
-}
-
 /** The query that writes the next state of a row that is charged, or that is new and does not start full. */
 export function updatedRow(
   { table, rules }: ChargedRow,
-  { link, of }: DecidedRow,
+  { link, of }: { readonly link: string; readonly of: ColumnByName },
   next: Expressions<StateColumn>,
   isCharged: SQL,
   isThere: SQL | undefined,

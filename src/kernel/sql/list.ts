@@ -15,7 +15,6 @@ import {
   answerColumnsOf,
   at,
   type ChargedRow,
-  type DecidedRow,
   DONE,
   foundColumns,
   foundRow,
@@ -43,10 +42,6 @@ export interface ListSource {
   readonly guarded: boolean
 }
 
-export interface OneListSource extends ListSource {
-  readonly waits: boolean
-}
-
 export const FOUND = 'ratelimit_found'
 
 /**
@@ -56,13 +51,11 @@ export const FOUND = 'ratelimit_found'
  * A statement that waits locks no row that comes after a missing one. So the missing row can be made afterwards
  * in the order of the locks.
  */
-export function listStatement(source: OneListSource): Statement {
+export function listStatement(source: ListSource & { readonly waits: boolean }): Statement {
   const { rows, waits } = source
   const parameters = new Parameters()
-  const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
   const guarding = planGuardOf(source, parameters)
-
-  const all = rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters }))
+  const all = rows.map((row, place) => ({ row, place, own: parameters.scoped(`${place}.`) }))
   const settings = settingsFor(source, waits)
   const found = foundInTurn(all, guarding, waits)
   const there = rows.flatMap((row, place) => (mustExist(row) ? [name(at(place, THERE))] : []))
@@ -72,17 +65,7 @@ export function listStatement(source: OneListSource): Statement {
   const advanced = advancedRows(all, found)
   const decided = doneRows(all, advanced, source, [...sizes, ...there, ...free], parameters)
   const done = withNotes(all, source.groups, decided, parameters)
-
-  const written = rows.flatMap((row, place) => {
-    const { does } = row
-    if (does === 'look') return []
-    const of: ColumnByName = (column) => name(at(place, column), DECIDED)
-    const own = scopes[place] as Parameters
-    // Asking once more keeps Postgres from reading a table that has outgrown the plan.
-    const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
-    const isThere = of(row.insertsIfMissing ? WAS : THERE)
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isDone, isThere)]
-  })
+  const written = writtenLinks(all, name(DONE, DECIDED), guarding, THERE)
   return guardedStatement(parameters, guarding, settings, {
     links: [
       link(FOUND, found.query),
@@ -162,23 +145,36 @@ export function planGuardOf({ rows, guarded }: ListSource, parameters: Parameter
   return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
 }
 
-export function writtenLink(
-  row: ChargedRow,
-  place: number,
-  decided: DecidedRow,
-  parameters: Parameters,
+/**
+ * The links that write the rows of lists that are done.
+ *
+ * @param there The column that says whether a row was there, if a list can be done without it.
+ */
+export function writtenLinks(
+  rows: readonly PlacedRow[],
   isDone: SQL,
-  isThere?: SQL,
-): Link {
-  const { of } = decided
-  const amount = row.pays ? of(SHARE) : takenAmount(row, of, parameters)
-  const isPaid = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
-  const isCharged = isChargedIn(row, of, isPaid)
-  const taken = row.rules.startsFull
-    ? amount
-    : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
-  const next = nextOf(row, of, taken, parameters)
-  return link(`ratelimit_written_${place}`, updatedRow(row, decided, next, isCharged, isThere, parameters))
+  guarding: PlanGuard,
+  there?: string,
+): readonly Link[] {
+  return rows.flatMap(({ row, place, own }) => {
+    const { does, table, rules, pays, insertsIfMissing } = row
+    if (does === 'look') return []
+    const charged = { ...row, does }
+    const of: ColumnByName = (column) => name(at(place, column), DECIDED)
+    // Asking once more keeps Postgres from reading a table that has outgrown the plan.
+    const isDoneAsPlanned = and(isDone, guarding.fits(table)) as SQL
+    const amount = pays ? of(SHARE) : takenAmount(row, of, own)
+    const isPaid = pays ? sql`${isDoneAsPlanned} and ${isPaying(charged, amount, own)}` : isDoneAsPlanned
+    const isCharged = isChargedIn(charged, of, isPaid)
+    const taken = rules.startsFull
+      ? amount
+      : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
+    const next = nextOf(charged, of, taken, own)
+    const wasThere = insertsIfMissing ? WAS : there
+    const isThere = wasThere === undefined ? undefined : of(wasThere)
+    const decided = { link: DECIDED, of }
+    return [link(`ratelimit_written_${place}`, updatedRow(charged, decided, next, isCharged, isThere, own))]
+  })
 }
 
 /** Whether a row of a group changes: it pays something, or settles an estimate at the same time. */

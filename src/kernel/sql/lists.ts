@@ -1,11 +1,11 @@
-import { and, type SQL, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { type Link, link, name, Parameters } from './builder.ts'
+import { link, name, Parameters } from './builder.ts'
 import { type CallColumn, placed, typeOf } from './calls.ts'
 import { DECIDED } from './decided.ts'
 import { guardedStatement } from './guard.ts'
-import type { ColumnByName, QueryLevel } from './levels.ts'
-import { doneRows, FOUND, type ListSource, planGuardOf, settingsFor, writtenLink } from './list.ts'
+import type { QueryLevel } from './levels.ts'
+import { doneRows, FOUND, type ListSource, planGuardOf, settingsFor, writtenLinks } from './list.ts'
 import {
   answerColumnsOf,
   at,
@@ -17,7 +17,7 @@ import {
   THERE,
 } from './list-row.ts'
 import { advancedRows, foundRows } from './list-steps.ts'
-import { areFree, decidedLinks, madeIn, WAS } from './made.ts'
+import { areFree, decidedLinks, madeIn } from './made.ts'
 import { ofGroup, withNotes } from './shares.ts'
 import { type CommonRow, decidedInTurn, type SentRow } from './turns-of-lists.ts'
 
@@ -67,7 +67,7 @@ export function listsStatement(source: ListsSource): Statement {
       link(FOUND, found.query),
       ...(turns?.links ?? []),
       ...decidedLinks(done, all, guarding, settings.join, mayFail),
-      ...each.flatMap(written),
+      ...writtenLinks(each, isDone, guarding),
       ...(turns?.written(guarding) ?? []),
     ],
     columns: [
@@ -84,16 +84,6 @@ export function listsStatement(source: ListsSource): Statement {
     ],
     from: name(DECIDED),
   })
-
-  function written({ row, place, own }: SentRow): Link[] {
-    const { does } = row
-    if (does === 'look') return []
-    const of: ColumnByName = (column) => name(at(place, column), DECIDED)
-    // The repeated condition makes Postgres find the rows by their keys.
-    const isLockedAsPlanned = and(isDone, guarding.fits(row.table)) as SQL
-    const isThere = row.insertsIfMissing ? of(WAS) : undefined
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, own, isLockedAsPlanned, isThere)]
-  }
 }
 
 const LAST_PLACE: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
