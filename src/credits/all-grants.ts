@@ -152,7 +152,7 @@ async function take(target: Target, asked: readonly Asked[], waits: boolean): Pr
     const [row] = own
     if (row?.['decided'] !== true) return undefined
     const numbers = exactNumbers(row[NUMBERS])
-    const { now, state } = timeAndState(numbers, ALL_GRANTS)
+    const { now, state } = timeAndState(numbers, ALL_GRANTS.algorithm)
     return { now, state, granted: mustHave(numbers[0]), params: ALL_GRANTS.params, rows: own }
   })
 }

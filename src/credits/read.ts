@@ -104,7 +104,7 @@ function rowsIn({ limiter, key }: Account, rows: readonly Row[]): GrantRows {
   const grants: SeenGrant[] = []
   for (const row of rows) {
     const rest = mustHave(row['rest'])
-    const read = timeAndState(exactNumbers(row[NUMBERS]), limiter)
+    const read = timeAndState(exactNumbers(row[NUMBERS]), limiter.algorithm)
     now = read.now
     if (rest === DEBT) debt = read.state.count
     else if (typeof rest === 'string') {

@@ -124,7 +124,7 @@ export function decisionAt(
   const of = (column: string) => answer[at(place, column)]
   if (shape.isNeeded && mustHave(of(THERE)) !== true) return undefined
   const numbers = exactNumbers(of(NUMBERS))
-  const { now, state } = timeAndState(numbers, shape.rules)
+  const { now, state } = timeAndState(numbers, shape.rules.algorithm)
   return {
     now,
     state,

@@ -39,7 +39,7 @@ export function answersOf(
 function decisionOf(row: Row, { request, calls }: Asked, algorithm: AnyAlgorithm, params: Params): Decision {
   const numbers = exactNumbers(row[NUMBERS])
   // Spread into the object, they would take V8 longer than all the rest of a check.
-  const { now, state } = timeAndState(numbers, { algorithm })
+  const { now, state } = timeAndState(numbers, algorithm)
   return {
     now,
     state,
@@ -52,10 +52,7 @@ function decisionOf(row: Row, { request, calls }: Asked, algorithm: AnyAlgorithm
 }
 
 /** Takes the first numbers of a decision, in the order of `decisionNumbers`. The rest stays. */
-export function timeAndState(
-  numbers: number[],
-  { algorithm: { columns } }: Pick<StoredLimiter, 'algorithm'>,
-): Pick<Decision, 'now' | 'state'> {
+export function timeAndState(numbers: number[], { columns }: AnyAlgorithm): Pick<Decision, 'now' | 'state'> {
   const now = mustHave(numbers.shift())
   const state: Record<string, number> = {}
   for (const column of columns) state[column] = mustHave(numbers.shift())
