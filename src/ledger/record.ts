@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import type { Connection } from '../kernel/database/connection.ts'
+import { type Connection, ours } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { toRatelimitError } from '../kernel/database/database-error.ts'
 import { isTransient } from '../kernel/database/retry.ts'
@@ -46,6 +46,8 @@ async function inSavepoint<T>(connection: Connection, work: (own: Connection) =>
 }
 
 async function handOut(write: WriteEntries, tx: Database, entries: readonly Entry[]): Promise<void> {
+  // The function may call limiters in it, and gives their errors another meaning.
+  ours.delete(tx)
   try {
     await write(tx, entries)
     // If the function has hidden the error of a statement, the commit would roll back and say nothing.

@@ -172,3 +172,21 @@ test.runIf(inject('driver') === 'node-postgres')(
     expect(await sums('refused')).toEqual([{ key: 'key', used: 4, recorded: 4 }])
   },
 )
+
+test.runIf(inject('driver') === 'node-postgres')(
+  'the function may call limiters, which keep no statements in its transaction',
+  async () => {
+    const { db } = database.connect(1)
+    const limiter = Ratelimit.fixedWindow(10, '1d')
+    const common = { db, limiter, timeout: false, cleanupProbability: 0 } as const
+    const inner = new Ratelimit({ ...common, prefix: 'called by function' })
+    const write = async (tx: typeof db) => {
+      await inner.limit('key', { tx })
+    }
+    const quota = new Ratelimit({ ...common, prefix: 'with a function', use: [ledger<typeof db>(write)] })
+    for (let i = 0; i < 3; i++) await quota.limit('key')
+    await db.execute('deallocate all')
+    expect(await quota.limit('key')).toMatchObject({ success: true, remaining: 6 })
+    expect(await inner.getRemaining('key')).toMatchObject({ used: 4 })
+  },
+)
