@@ -4,6 +4,7 @@ import type { PaidPart } from '../kernel/answers/answer.ts'
 import { behindBlock } from '../kernel/answers/blocked.ts'
 import { afterCalls, paidWith } from '../kernel/answers/outcome.ts'
 import type { Usage } from '../kernel/answers/results.ts'
+import type { Source } from '../kernel/lists/shares.ts'
 import type { Pays } from '../kernel/sql/list-row.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { refundShared, takeShared } from './all-grants.ts'
@@ -15,22 +16,25 @@ import { allowed, charged, deniedFor } from './usage.ts'
 /** What the grants of a key pay. */
 export function fundsOf(account: Account): PayingFunds {
   const { thresholds } = account.checker.terms.reporting
-  const rows = thresholds.length > 0 ? MIN_LOCKED : 0
+  const fewest = thresholds.length > 0 ? MIN_LOCKED : 0
   return {
     charge: (call, tx) => takeShared(account, call, tx),
     chargeAll,
     look: async (tx) => (await readUsage(account.checker, [account.key], tx))[0] as Usage,
     refund: (parts, amount) => refundShared(account, parts, amount),
     take: async (taking, tx) => {
-      const { rate, parts } = taking
-      if (rate > 0)
-        return charging(account, taking, await read(account, tx, { rate, least: taking.least, rows }))
+      const { rate, least, parts, mayBeBlocked } = taking
+      const rows = mayBeBlocked ? ALL : fewest
+      if (rate > 0) return charging(account, taking, await read(account, tx, { rate, least, rows }))
       // The rows that have paid the parts are known.
       return refunding(account, taking, await read(account, tx, { rate: parts ? 0 : rate }))
     },
     payerOf: (part) => payerOf(account, part),
   }
 }
+
+/** More grants than a key has. */
+const ALL = 2 ** 31
 
 /** The grants that are to pay a call, and the debt if it takes part. */
 function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
@@ -58,6 +62,7 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
     rows,
     rate,
     has: netOf(seen),
+    others: () => othersIn(seen, rows),
     lacked: (decisions) => {
       if (hadFor(rate, decisions)) return undefined
       return isNeverDenied ? Number.NEGATIVE_INFINITY : hadIn(decisions)
@@ -83,6 +88,16 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
       }
     },
   }
+}
+
+/** The grants that can pay beside the rows. */
+function othersIn({ grants, debt }: Seen, rows: readonly FoundRow[]): Source[] {
+  const taken = new Set(rows.map(({ call }) => call.key))
+  const rest = grants.filter((grant) => !taken.has(grant.request.key) && leftOf(grant) > 0)
+  return rest.map(({ request: call, look: snapshot }) => {
+    const pays = debt > 0 ? 'available after debt' : undefined
+    return { call, snapshot, pays, endsAt: snapshot.state.windowStart }
+  })
 }
 
 /** The row after it has paid its share. */

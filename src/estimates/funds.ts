@@ -2,6 +2,7 @@ import type { Answered, PaidPart } from '../kernel/answers/answer.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { type FoundCall, type FundedCall, type Funds, isFunded } from '../kernel/engine/funds.ts'
+import type { Source } from '../kernel/lists/shares.ts'
 import type { Pays } from '../kernel/sql/list-row.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import type { Entry } from '../kernel/store/entry.ts'
@@ -35,6 +36,8 @@ export interface Purse {
   readonly rate: number | undefined
   /** What there was to take when it was read. */
   readonly has: number
+  /** What else was read that can pay, if some of the rows end before. */
+  others?(): readonly Source[]
   /**
    * The answer, by the decisions on its rows.
    *
@@ -58,6 +61,8 @@ export interface FundsTaking {
   readonly parts?: readonly PaidPart[] | undefined
   /** What happens if there is too little: it is denied, becomes a debt, or others of its group pay the rest. */
   readonly lacking: 'denied' | 'owed' | 'left to others'
+  /** Whether all is read that can pay, because the rows may end before a block does. Default: false. */
+  readonly mayBeBlocked?: boolean
   /** Whether it charges an estimate, or settles one. */
   readonly as?: Estimating | undefined
 }

@@ -135,12 +135,16 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
 async function spendTogether(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
+  const mayBeBlocked = calls.some(
+    ({ checker, call }) =>
+      checker.terms.gate !== undefined || call.limiter.algorithm.numbers.block !== undefined,
+  )
   const name = namingOf(options)
   const openings = name && (await openingsFor(calls, name))
   const ids = once && [await idCall(once, calls)]
   const as = openings && 'reserve'
   const find = ({ funds }: PaidByFunds, at: At) =>
-    funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
+    funds.take({ rate, least: rate, lacking: 'left to others', mayBeBlocked, as }, at)
   const asked = openings?.map(({ each }) => each) ?? calls
   const notes = openings && ((payers: readonly Payer[]) => notesOf(openings, payers))
   const sent = await withFunds(asked, find, tx, { ids, notes, shared: { rate, least } })
@@ -225,7 +229,8 @@ function denialOfBlocked(payer: SentPayer, sent: SentPayers): Denied | undefined
 function sourcesOf(payer: SentPayer, sent: SentPayers): Source[] {
   const { call, purse, rows, decisions } = payer
   if (!purse) return [{ call: call.call, snapshot: snapshotOf(payer, sent) }]
-  return rows.map(({ call: own, pays, endsAt }, place) => {
+  const taking = rows.map(({ call: own, pays, endsAt }, place) => {
     return { call: own, snapshot: decisions[place] as Decision, pays, endsAt }
   })
+  return [...taking, ...(purse.others?.() ?? [])]
 }

@@ -132,6 +132,29 @@ test('credits that end before the block does are not promised after it', async (
   expect(await credits.limit('org', { rate: 9, atLeast: 4 })).toMatchObject({ success: true, granted: 4 })
 })
 
+test.each([1, 60])(
+  'a shared cost is promised what lasts of %d grants that would pay first',
+  async (promos) => {
+    const month = new Ratelimit({ ...common(), limiter: Ratelimit.fixedWindow(5, '30d'), use: [blocks()] })
+    const plain = creditsWith([])
+    for (const each of [credits, plain]) {
+      for (let one = 0; one < promos; one++) await each.grant('org', 10, { id: `${one}`, expires: '1h' })
+      await each.grant('org', 8, { id: 'bought' })
+    }
+    await block(credits, 'org', '2h')
+    await block(month, 'org', '2h')
+    const then = { success: false, retryAfter: 2 * HOUR }
+    const never = { success: false, retryAfter: Number.POSITIVE_INFINITY }
+    expect(await spend([{ ratelimit: credits, key: 'org' }], { rate: 8 })).toMatchObject(then)
+    expect(await spend([{ ratelimit: credits, key: 'org' }], { rate: 9 })).toMatchObject(never)
+    const both = [month, plain].map((ratelimit) => ({ ratelimit, key: 'org' }))
+    expect(await spend(both, { rate: 10 })).toMatchObject(then)
+    expect(await spend(both, { rate: 14 })).toMatchObject(never)
+    clock.advance(2 * HOUR)
+    expect(await spend(both, { rate: 10 })).toMatchObject({ success: true, granted: [5, 5] })
+  },
+)
+
 describe.each([1, 60])('next to a limit that is used up, with %d grants that end', (promos) => {
   test('a list is promised what lasts, if less than the rate is enough', async () => {
     const plain = creditsWith([])
