@@ -168,7 +168,7 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.purpose === other.purpose &&
     !(typeof one.purpose === 'object' && one.purpose.isAlone) &&
     // A forced charge changes what the next one gets, if it starts a block.
-    !(one.purpose === 'adjust' && one.limiter.algorithm.seesEachCall) &&
+    !(one.purpose === 'adjust' && one.rate > 0 && one.limiter.algorithm.seesEachCall) &&
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
     one.paidWindowStart === other.paidWindowStart &&
