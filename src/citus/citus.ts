@@ -1,18 +1,13 @@
-import { type Exclusion, hasLayer, ownLayer } from '../kernel/engine/own-layer.ts'
+import { type Exclusion, ownLayer } from '../kernel/engine/own-layer.ts'
 import { hasSeveralRows } from '../kernel/limits/limiter.ts'
 import type { Layer } from '../kernel/options/layer.ts'
 import { citusTable } from './citus-table.ts'
 
 const EXCLUDES: readonly Exclusion[] = [
   [
-    'ledger',
-    (settings) => hasLayer(settings, 'ledger'),
-    'Not yet: statements of such tables hand out no entries.',
-  ],
-  [
     'credits',
     ({ limiter }) => hasSeveralRows(limiter),
-    'Not yet: the grants of a key are rows of their own.',
+    'The grants of a key are rows of their own, and would be on several servers.',
   ],
 ]
 

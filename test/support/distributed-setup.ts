@@ -64,9 +64,9 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
-  // Distributed tables have none of these: dated credits and `ledger` refuse them.
+  'ledger/quotas/entries.test.ts': ['calls that share a statement hand out their entries together'],
+  // Distributed tables have no dated credits.
   'ledger/quotas/credit-entries.test.ts': [],
-  'ledger/quotas/entries.test.ts': [],
   'credits/quotas/credits.test.ts': [],
   'credits/quotas/credits-model.test.ts': [],
   'credits/quotas/limit-all-credits.test.ts': [],

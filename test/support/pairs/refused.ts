@@ -63,11 +63,6 @@ export const REFUSED: readonly Refused[] = [
   },
   { these: ['blocks'], others: ['lockout'], because: '`block` works on a lockout without it.' },
   {
-    these: ['ledger'],
-    others: ['citus'],
-    because: 'Not yet: statements of such tables hand out no entries.',
-  },
-  {
     these: PREPAID,
     others: ['keepEnded', 'closePeriods'],
     because: 'Credits have no periods.',
@@ -82,7 +77,7 @@ export const REFUSED: readonly Refused[] = [
   {
     these: ['dated'],
     others: ['citus'],
-    because: 'Not yet: the grants of a key are rows of their own.',
+    because: 'The grants of a key are rows of their own, and would be on several servers.',
   },
   {
     these: ['schedule'],
