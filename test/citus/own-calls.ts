@@ -109,7 +109,7 @@ export const ownCalls: Readonly<Record<string, Run>> = {
     const { db, laid, prefix } = placed
     const counted = new Ratelimit({
       ...{ ...optionsOf(placed), limiter: Ratelimit.fixedWindow(1, '1m') },
-      use: [countDenials()],
+      use: [...laid.use, countDenials()],
     })
     for (const key of keys) await counted.limit(key)
     for (const key of keys.slice(2)) await counted.limit(key)
