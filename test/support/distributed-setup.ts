@@ -40,6 +40,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   ],
   'behaviour/answers/plans-at-once.test.ts': ['have one text', 'share statements'],
   'schedule/answers/schedule.test.ts': ['share a statement'],
+  'schedule/statements/own-transactions.test.ts': ['its connection keeps its statements'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',
     'after a sweep of fewer than a hundred rows no call sweeps for a moment',
@@ -64,6 +65,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
+  'ledger/concurrency/entries.test.ts': ['what the application waits for delays no call of others'],
   'ledger/quotas/entries.test.ts': ['calls that share a statement hand out their entries together'],
   // Distributed tables have no dated credits.
   'ledger/quotas/credit-entries.test.ts': [],
@@ -87,6 +89,8 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/at-least.test.ts': ['calls with and without atLeast share a statement'],
   'behaviour/outages/timeouts.test.ts': ['fails all, after a few statements instead of one for each key'],
   'behaviour/outages/limit-all.test.ts': [
+    'its backend ends while it waits for a row',
+    'its connections break',
     'the settings of its statements',
     "if others remove its rows again and again, onError 'allow' does not let it pass",
   ],
@@ -107,6 +111,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/zero.test.ts': ['credits'],
   'quota/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
   'behaviour/statements/count.test.ts': [],
+  'behaviour/statements/named.test.ts': [],
   'behaviour/transactions/limit-all.test.ts': [
     'new rows are two statements, and known ones one, alone and joined',
     'where most keys are new, a list is one statement',
@@ -116,11 +121,17 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'a limiter that is built on a transaction joins it with every call',
   ],
   'concurrency/held.test.ts': [
+    'a wait that ends just before its row is found held',
     'in a batch of new keys of which another transaction is making one, the others are decided at once',
   ],
   'concurrency/interleavings.test.ts': ['limitAll locks in one order'],
   'quota/concurrency/named.test.ts': ['a settlement whose answer is lost'],
+  // Looks at distributed tables do not ask for policies.
+  'concurrency/hidden-rows.test.ts': [],
+  'concurrency/once.test.ts': ['is one statement', 'share statements'],
   'concurrency/shared-lists.test.ts': [
+    'rows share statements',
+    'calls of keys that can be blocked share a statement',
     'estimates that are settled at the same time share statements',
     'lists whose rows are there and free share statements',
     'lists whose statement failed for a reason of its own are not sent one by one',
