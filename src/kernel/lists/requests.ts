@@ -49,7 +49,7 @@ export async function callsOf(
   rateOfEach?: number,
 ): Promise<LimiterCall[]> {
   checkOption(Array.isArray(requests), 'The requests must be a list.')
-  const calls: (LimiterCall | Promise<LimiterCall>)[] = []
+  const calls: LimiterCall[] = []
   // Unlike `map`, it does not skip the holes of a list.
   for (const each of requests) {
     const request: Requested = each
@@ -57,7 +57,9 @@ export async function callsOf(
     const { ratelimit, key, rate, limiter, force, atLeast } = request
     const handle = handleOf(ratelimit, 'Each ratelimit must be a limiter of this version of the package.')
     handle.checker.rows.namespace.onUse?.()
-    calls.push(calledBy(handle, key, { rate: rateOfEach ?? rate, limiter, force, atLeast }))
+    const called = calledBy(handle, key, { rate: rateOfEach ?? rate, limiter, force, atLeast })
+    // Awaited one by one: if a later request is refused, nobody would handle the error of an earlier promise.
+    calls.push('call' in called ? called : await called)
   }
-  return calls.every((each) => 'call' in each) ? calls : Promise.all(calls)
+  return calls
 }

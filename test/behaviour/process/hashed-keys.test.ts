@@ -59,3 +59,15 @@ test('a key may have any length, and must still be text that Postgres could stor
     expect(await errorOf(() => ratelimit.limit(key))).toMatchObject({ code: 'INVALID_KEY' })
   }
 })
+
+test('two refused requests of one call end it once, and leave no error that nobody handles', async () => {
+  const unhandled: unknown[] = []
+  const listen = (error: unknown) => unhandled.push(error)
+  process.on('unhandledRejection', listen)
+  const plain = new Ratelimit({ db: database.db, limiter, prefix: 'not hashed' })
+  const requests = [hashing('refused'), plain].map((ratelimit) => ({ ratelimit, key: '' }))
+  expect(await errorOf(() => limitAll(requests))).toMatchObject({ code: 'INVALID_KEY' })
+  await new Promise(setImmediate)
+  process.off('unhandledRejection', listen)
+  expect(unhandled).toEqual([])
+})
