@@ -65,7 +65,8 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
     others: () => othersIn(seen, rows),
     lacked: (decisions) => {
       if (hadFor(rate, decisions)) return undefined
-      return isNeverDenied ? Number.NEGATIVE_INFINITY : hadIn(decisions)
+      const had = hadIn(decisions)
+      return isNeverDenied || had >= taking.least ? Number.NEGATIVE_INFINITY : had
     },
     answer: (decisions, status, blockedUntil) => {
       const before = seenAfter(account, seen, rows, decisions)

@@ -46,7 +46,7 @@ export interface Purse {
   answer(decisions: readonly Decision[], status: ListStatus, blockedUntil?: number): Answered
   /**
    * What its rows had when they were locked, if that was too little. If a later read finds more, it is worth
-   * trying again. Less than anything if the call is never denied.
+   * trying again. Less than anything if it is worth that anyway: the call is never denied, or may take less.
    */
   lacked(decisions: readonly Decision[]): number | undefined
 }

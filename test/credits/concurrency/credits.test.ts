@@ -204,6 +204,23 @@ test('a grant that commits while calls wait is not missed', async () => {
   expect((await own.getRemaining('org')).remaining).toBe(0)
 })
 
+test('with atLeast, a call that waits takes what the others leave, if that is enough', async () => {
+  const { own } = creditsOn('least', 1)
+  await own.grant('org', 10, { id: 'a' })
+  const waiting = await database.db.transaction(async (tx) => {
+    await own.limit('org', { rate: 4, tx })
+    const calls = Promise.all([
+      own.limit('org', { rate: 8, atLeast: 7 }),
+      own.limit('org', { rate: 30, atLeast: 2 }),
+    ])
+    await untilWaiting(database)
+    return { calls }
+  })
+  const [more, less] = await waiting.calls
+  expect(more).toMatchObject({ success: false })
+  expect(less).toMatchObject({ success: true, granted: 6, remaining: 0 })
+})
+
 test('calls of many keys at once share statements, also those that pay a debt or make one', async () => {
   const credits = new Credits({
     ...{ db: database.db, dated: true, prefix: 'keys', durable: true },
