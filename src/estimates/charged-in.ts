@@ -1,7 +1,6 @@
 import type { Database } from '../kernel/database/database.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
-import { runOn } from '../kernel/engine/work.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { transactionId, transactionStatus } from './transaction-status.ts'
 
@@ -33,7 +32,7 @@ export async function checkCharged(
   isNamed = false,
 ): Promise<void> {
   if (id === undefined || checker.where(tx).db === db) return
-  const status = await runOn(checker, tx, 'looks', (connection) => transactionStatus(connection.db, id))
+  const status = await transactionStatus(checker, tx, id)
   if (status === 'in progress') {
     throw new RatelimitError(
       'NOT_RESERVED',

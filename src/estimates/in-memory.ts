@@ -1,6 +1,7 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { chargedIn } from './charged-in.ts'
 import { checkSettling, type Settle } from './costs.ts'
 import { refuseRepeated, SettledOnce } from './once.ts'
@@ -23,9 +24,10 @@ export async function inMemory(
   const once = new SettledOnce(checker, await chargedIn(checker, tx))
   // Most costs of `spend` are never settled, so this is worked out for those that are.
   const charged = () => calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
-  return (settling, at) => {
+  const checkers = calls.map((each) => each.checker)
+  return (settling, own) => {
     checkSettling(calls, settling)
-    return once.run(at, () => settle(charged(), settling, at))
+    return withinTimeout(checkers, own, (at) => once.run(at, () => settle(charged(), settling, at)))
   }
 }
 

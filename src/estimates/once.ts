@@ -1,4 +1,4 @@
-import type { Database } from '../kernel/database/database.ts'
+import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
@@ -28,7 +28,7 @@ export class SettledOnce {
    * @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done;
    * `NOT_RESERVED` if the transaction of the charge is open elsewhere, or was rolled back.
    */
-  async run<T>(tx: Database | undefined, work: () => Promise<T>): Promise<T> {
+  async run<T>(tx: At, work: () => Promise<T>): Promise<T> {
     const before = this.#state
     if (before === 'closed') throw alreadySettled()
     // Of several concurrent calls, one gets through.
@@ -38,7 +38,8 @@ export class SettledOnce {
     let done: State | undefined
     try {
       const { db, isTransaction } = this.#checker.where(tx)
-      const isOpen = before === 'open' || (await transactionStatus(db, before.doneIn)) === 'aborted'
+      const isOpen =
+        before === 'open' || (await transactionStatus(this.#checker, tx, before.doneIn)) === 'aborted'
       if (!isOpen) throw alreadySettled()
       after = 'open'
       await checkCharged(this.#checker, this.#chargedIn, tx)

@@ -4,7 +4,6 @@ import type { Connection } from '../kernel/database/connection.ts'
 import { notAsExpected } from '../kernel/database/rows.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { runOn } from '../kernel/engine/work.ts'
 import { MAX_COUNT } from '../kernel/limits/limiter.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
@@ -49,7 +48,7 @@ export async function settle(
   const actuals = 'each' in costs ? costs.each : keptOf(charged, costs.total)
   const settled = charged.map((each, place) => withCost(each, actuals[place] as number, limiters[place]))
   const missing = 'each' in costs ? undefined : missingFor(settled, costs)
-  const list = await settleTogether({ settled, missing, closings }, tx)
+  const list = await settleFrom({ settled, missing, closings }, tx)
   if (!list && closings.length === 0) throw notAsExpected('contradicts itself')
   if (!list || 'each' in costs) return list && { granted: actuals, results: list.answers }
   const results = list.answers.map((answer, place) => withUnlimited(answer, settled[place] as Settled))
@@ -86,16 +85,6 @@ function sumOfRates(rates: readonly number[]): number {
 function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed {
   const returned = estimate.paid.rate - actual
   return estimate.layout === '' && returned > 0 ? { ...answer, returned } : answer
-}
-
-/** Settles in one statement if it can. To correct a period that has ended takes statements of their own. */
-function settleTogether(all: Together, tx: At): Promise<SettledList | undefined> {
-  const { settled, closings } = all
-  const isOneStatement = isAlone(all) && !settled.some((each) => mayBeLate(each) || isPaidByFunds(each.each))
-  // Where there are rows to close, the time of the call has begun.
-  if (isOneStatement || closings.length > 0) return settleFrom(all, tx)
-  const checkers = settled.map(({ each }) => each.checker)
-  return withinTimeout(checkers, tx, (at) => settleFrom(all, at))
 }
 
 /** A period may end while a statement waits for its row. So the statement says so, and has settled nothing. */

@@ -1,7 +1,7 @@
 import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { beforeEach, expect, test, vi } from 'vitest'
 import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
-import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { type Database, limitAll, Ratelimit, type Reservation } from '../../../src/index.ts'
 import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
@@ -74,7 +74,27 @@ const creditCalls: Readonly<Record<string, Ready<Credits<true>>>> = {
   },
 }
 
+/** Reserves 4 in a transaction, which commits. */
+async function reservedIn({ slow }: Pick<Setup<Quota>, 'slow'>): Promise<Reservation> {
+  const reserved = await database.db.transaction((tx) => slow.reserve('key', { rate: 4, tx }))
+  if (!reserved.success) throw new Error('It was denied.')
+  return reserved
+}
+
 const windowCalls: Readonly<Record<string, Ready<Quota>>> = {
+  'commit after the transaction that reserved': async (setup) => {
+    const reserved = await reservedIn(setup)
+    return () => reserved.commit(3)
+  },
+  'commit after a transaction that was rolled back': async (setup) => {
+    const reserved = await reservedIn(setup)
+    const rolledBack = database.db.transaction(async (tx) => {
+      await reserved.commit(3, { tx })
+      tx.rollback()
+    })
+    await rolledBack.catch(() => {})
+    return () => reserved.commit(3)
+  },
   'settle in another process': async ({ slow, quick }) => {
     await quick.reserve('key', { rate: 4, ...NAME })
     return () => slow.settle({ key: 'key', id: 'job' }, 3)
