@@ -121,6 +121,8 @@ function declarations(dir) {
     experimental: { attachDebugInfo: 'none' },
     output: {
       ...{ dir, format: 'esm', banner: LIBRARIES, chunkFileNames: 'types/[name].d.ts' },
+      // tsc and editors show these names.
+      minifyInternalExports: false,
       codeSplitting: { groups: [{ name: 'shared', minShareCount: 2 }] },
     },
   }

@@ -34,6 +34,7 @@ const MISTAKES: readonly (readonly [line: string, name: string])[] = [
   ["new Ratelimit({ db, limiter: { tokens: 5, window: '1m' }, prefix: 'api' })", "'Limiter'"],
   ["limitAll([{ ratelimit: api, key: 'k' }], { wait: '5s', tx })", "'Database'"],
   ["new Ratelimit({ db, limiter, prefix: 'api', synchronousCommit: true })", "'durable'"],
+  ["if (api.limit('k')) throw tx", '.LimitResult>'],
 ]
 
 /** The oldest compiler, the last one before 7, and the newest. */
@@ -65,6 +66,7 @@ describe.concurrent.each(Object.entries(COMPILERS))('TypeScript %s', (version, c
 function textOf(error: string): string {
   const lines = error
     .replace(/^.*: error TS\d+: /, '')
+    .replaceAll(/import\(".*?node_modules\//g, 'import("')
     .trim()
     .split('\n')
   return [...new Set([lines[0], lines.at(-1)])].map((line) => line?.trim()).join('\n')
