@@ -55,11 +55,16 @@ async function sendFound(
   return untilDone('took from the credits', async () => {
     const sent = await attempt(checker, at, (tx) => sendPayers(payers, tx, sentWith))
     if (sent.status !== 'not charged') return sent
-    const lacked = sent.payers.map(({ purse, decisions }) => purse?.lacked(decisions))
-    if (lacked.every((had) => had === undefined)) return sent
+    const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
+      const had = purse?.lacked(decisions)
+      return had === undefined ? [] : [{ had, place }]
+    })
+    if (lacking.length === 0) return sent
     payers = await findAll(calls, find, at)
-    const hasMore = lacked.every((had, place) => had === undefined || had < (payers[place]?.purse?.has ?? 0))
-    return hasMore ? undefined : sent
+    const hasMore = ({ had, place }: (typeof lacking)[number]) => had < (payers[place]?.purse?.has ?? 0)
+    // Of a rate that all share, one of them can pay what another lacks.
+    const isWorthIt = sentWith.shared ? lacking.some(hasMore) : lacking.every(hasMore)
+    return isWorthIt ? undefined : sent
   })
 }
 

@@ -1,8 +1,10 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
+import type { Database } from '../../../src/kernel/database/database.ts'
 import { spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { untilWaiting } from '../../support/locks.ts'
 
 const PROCESSES = 4
 const CALLS = 40
@@ -58,5 +60,52 @@ test('what the month pays waits for no grant that a transaction holds', async ()
   await config.db.transaction(async (tx) => {
     await credits.limit('org', { tx })
     expect(await spend(requests, { rate: 10 })).toMatchObject({ success: true, granted: [10, 0] })
+  })
+})
+
+describe('a cost of two credits, of which others take some while it waits', () => {
+  let prefixes = 0
+
+  function creditsOn(): Credits<true> {
+    const prefix = `two credits ${prefixes++}`
+    return new Credits({ db: database.db, timeout: false, prefix, dated: true, cleanupProbability: 0 })
+  }
+
+  /** Begins the call while others, in a transaction, hold what they take. */
+  async function behind<T>(take: (tx: Database) => Promise<unknown>, call: () => Promise<T>): Promise<T> {
+    const { calling } = await database.db.transaction(async (tx) => {
+      await take(tx)
+      const calling = call()
+      await untilWaiting(database)
+      return { calling }
+    })
+    return calling
+  }
+
+  test('is paid by what else the first has', async () => {
+    const [first, second] = [creditsOn(), creditsOn()]
+    await first.grant('org', 10, { id: 'a', priority: 0 })
+    await first.grant('org', 100, { id: 'b' })
+    await second.grant('org', 2, { id: 'c' })
+    const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'org' }))
+    const spending = behind(
+      (tx) => first.limit('org', { rate: 10, tx }),
+      () => spend(requests, { rate: 10 }),
+    )
+    expect(await spending).toMatchObject({ success: true, granted: [10, 0] })
+  })
+
+  test('is settled, into debt', async () => {
+    const [first, second] = [creditsOn(), creditsOn()]
+    await first.grant('org', 7, { id: 'a' })
+    await second.grant('org', 10, { id: 'b' })
+    const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'org' }))
+    const spent = await spend(requests, { rate: 5 })
+    const settling = behind(
+      (tx) => second.limit('org', { rate: 9, tx }),
+      async () => spent.success && spent.commit(10),
+    )
+    expect(await settling).toMatchObject({ granted: [7, 3] })
+    expect(await second.getRemaining('org')).toMatchObject({ used: 12 })
   })
 })
