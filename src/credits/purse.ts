@@ -43,6 +43,8 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
   // Where there is too little, a dry run lets the call pass and charges nothing.
   const rate = dryRun && rows.length === 0 ? 0 : asked
   const isNeverDenied = dryRun || taking.lacking === 'owed'
+  /** Whether others were faster if it is denied, and less than it asks for may still be enough. */
+  const mayTakeLess = taking.least < asked && asked <= netOf(seen)
   /** What there was to take in the rows that were locked. Others may have taken from the rest meanwhile. */
   const hadIn = (decisions: readonly Decision[]) => {
     const before = seenAfter(account, seen, rows, decisions)
@@ -65,8 +67,7 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
     others: () => othersIn(seen, rows),
     lacked: (decisions) => {
       if (hadFor(rate, decisions)) return undefined
-      const had = hadIn(decisions)
-      return isNeverDenied || had >= taking.least ? Number.NEGATIVE_INFINITY : had
+      return isNeverDenied || mayTakeLess ? Number.NEGATIVE_INFINITY : hadIn(decisions)
     },
     answer: (decisions, status, blockedUntil) => {
       const before = seenAfter(account, seen, rows, decisions)

@@ -90,7 +90,10 @@ export function listOfPayers(
         groupOf(
           payers.flatMap(({ rows }) => rows),
           asked,
-          shared,
+          // Funds that have the rate may have more rows than these, so less is not all that there is.
+          payers.some(({ purse }) => purse && purse.has >= shared.rate)
+            ? { ...shared, least: shared.rate }
+            : shared,
         ),
       ]
     : groupsOf(payers, asked)

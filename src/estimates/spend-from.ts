@@ -144,7 +144,7 @@ async function spendTogether(calls: readonly LimiterCall[], options: SpendOption
   const ids = once && [await idCall(once, calls)]
   const as = openings && 'reserve'
   const find = ({ funds }: PaidByFunds, at: At) =>
-    funds.take({ rate, least: rate, lacking: 'left to others', mayBeBlocked, as }, at)
+    funds.take({ rate, least, lacking: 'left to others', mayBeBlocked, as }, at)
   const asked = openings?.map(({ each }) => each) ?? calls
   const notes = openings && ((payers: readonly Payer[]) => notesOf(openings, payers))
   const sent = await withFunds(asked, find, tx, { ids, notes, shared: { rate, least } })

@@ -109,3 +109,25 @@ describe('a cost of two credits, of which others take some while it waits', () =
     expect(await second.getRemaining('org')).toMatchObject({ used: 12 })
   })
 })
+
+test.each([
+  { taken: 6, rate: 10, paid: [3, 7], left: [0, 2] },
+  { taken: 10, rate: 10, paid: [3, 5], left: [0, 0] },
+  { taken: 13, rate: 9, paid: [3, 2], left: [0, 0] },
+])('with atLeast, a cost that waits takes all that others leave: $paid', async (each) => {
+  const config = { db: database.db, timeout: false, cleanupProbability: 0 } as const
+  const month = new Ratelimit({ ...config, limiter: Ratelimit.fixedWindow(3, '30d'), prefix: 'least month' })
+  const credits = new Credits({ ...config, prefix: 'least credits', dated: true })
+  const key = `took ${each.taken}`
+  await credits.grant(key, 10, { id: 'first', priority: 0 })
+  await credits.grant(key, 5, { id: 'second' })
+  const { spending } = await database.db.transaction(async (tx) => {
+    await credits.limit(key, { rate: each.taken, tx })
+    const requests = [month, credits].map((ratelimit) => ({ ratelimit, key }))
+    const spending = spend(requests, { rate: each.rate, atLeast: 4 })
+    await untilWaiting(database)
+    return { spending }
+  })
+  expect(await spending).toMatchObject({ success: true, granted: each.paid })
+  expect((await credits.grants(key)).map(({ left }) => left)).toEqual(each.left)
+})
