@@ -1,7 +1,7 @@
 import { mostIn } from '../kernel/answers/capacity.ts'
 import { TOLERANCE } from '../kernel/limits/bucket.ts'
 import { whenAvailable } from '../kernel/limits/search.ts'
-import { givesWholes, leftBeyondDebt, leftIn, paysForDebt, type Source } from '../kernel/lists/shares.ts'
+import { givesWholes, leftBeyondDebt, leftIn, type Source } from '../kernel/lists/shares.ts'
 
 /** What each gives back of the amount. The last one gives back first. */
 export function lastFirst(paid: readonly number[], amount: number): readonly number[] {
@@ -23,8 +23,11 @@ export function msUntilEnough(sources: readonly Source[], rate: number, blockedU
   const isWhole = givesWholes(sources)
   const has = (time: number) => {
     const then = sources.map((source) => ({ ...source, snapshot: { ...source.snapshot, now: time } }))
-    const left = then.map((source) => (paysForDebt(source) ? 0 : leftIn(source, isWhole)))
-    return left.reduce((sum, each) => sum + each, TOLERANCE + Math.max(leftBeyondDebt(then), 0)) >= rate
+    const left = then.map((source, place) => {
+      if (source.pays === 'debt') return Math.max(leftBeyondDebt(then, place), 0)
+      return source.pays === 'available after debt' ? 0 : leftIn(source, isWhole)
+    })
+    return left.reduce((sum, each) => sum + each, TOLERANCE) >= rate
   }
   const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
   const from = Math.max(now, blockedUntil)

@@ -44,11 +44,11 @@ export function takenFrom(
   let rest = rate
   let paysDebt = false
   const last = sources.at(-1)
-  const shares = sources.map((source) => {
+  const shares = sources.map((source, place) => {
     const { call, snapshot, pays } = source
     const { limiter } = call
     if (pays === 'debt') {
-      paysDebt = rest > 0 && leftBeyondDebt(sources) > 0
+      paysDebt = rest > 0 && leftBeyondDebt(sources, place) > 0
       const owed = paysDebt ? Math.min(availableIn(limiter, snapshot), 0) : 0
       rest -= owed
       return owed
@@ -64,14 +64,12 @@ export function takenFrom(
   return { shares: shares.map((share, place) => (place === debtor ? share + rest : share)), rest: 0 }
 }
 
-/** What the sources with a debt have together, less the debt. Below 0 if they owe more. 0 without a debt. */
-export function leftBeyondDebt(sources: readonly Source[]): number {
-  const owing = sources.filter(paysForDebt)
+/** What those that pay for the debt at the place have beyond it. Below 0 if they have less. */
+export function leftBeyondDebt(sources: readonly Source[], debt: number): number {
+  const after = sources.slice(debt + 1)
+  const end = after.findIndex(({ pays }) => pays !== 'available after debt')
+  const owing = sources.slice(debt, end < 0 ? sources.length : debt + 1 + end)
   return owing.reduce((sum, { call, snapshot }) => sum + availableIn(call.limiter, snapshot), 0)
-}
-
-export function paysForDebt({ pays }: Source): boolean {
-  return pays === 'debt' || pays === 'available after debt'
 }
 
 /**

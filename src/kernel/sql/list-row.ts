@@ -46,8 +46,8 @@ export interface ListRow {
 }
 
 /**
- * What a row pays of a rate that rows share: what it has; the rest, as a debt; or its debt, which the rows
- * after it pay too. These pay what they have, but nothing if all of it is needed for the debt.
+ * What a row pays of a rate that rows share: what it has; the rest, as a debt; or its debt, which the next rows
+ * pay too. These pay what they have `'available after debt'`, but nothing if all of it is needed for the debt.
  */
 export type Pays = 'available' | 'debt' | 'available after debt' | 'rest as debt'
 

@@ -12,7 +12,7 @@ export type Payers = readonly number[]
 
 /**
  * A number of a group: its `rate`, the part of it that need not be paid, `spare`, and the `rest` that none of
- * its rows can pay; or whether the rows with a debt have more than they owe, and something is left to pay.
+ * its rows can pay; or whether those that pay for the last debt have more, and something is left to pay.
  */
 export function ofGroup(group: number, what: 'rate' | 'spare' | 'rest' | 'ispaid'): string {
   return `group${group}.${what}`
@@ -55,10 +55,18 @@ export function sharesOfRows(
   function owed(place: number, below: Level): QueryLevel {
     const isPaid = ofGroup(group, 'ispaid')
     const available = name(at(place, 'available'))
-    const left = sql.join([available, ...payingFor(rows, payers)], sql` + `)
+    const left = sql.join([available, ...payingFor(place)], sql` + `)
     const owes = level('owes', below, { [isPaid]: sql`${name(REST)} > ${ZERO} and ${left} > ${ZERO}` })
     const share = sql`case when ${name(isPaid)} then least(${available}, ${ZERO}) else ${ZERO} end`
     return level('shared', owes, { [at(place, SHARE)]: share, [REST]: sql`${name(REST)} - ${share}` })
+  }
+
+  /** What the rows have that pay for the debt at the place. */
+  function payingFor(debt: number): SQL[] {
+    const after = payers.slice(payers.indexOf(debt) + 1)
+    const end = after.findIndex((place) => rows[place]?.pays !== 'available after debt')
+    const paying = end < 0 ? after : after.slice(0, end)
+    return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${ZERO})`)
   }
 
   /** The row pays what it has, or the rest if that is less. */
@@ -78,11 +86,6 @@ export function sharesOfRows(
     const rest = sql`case when ${isEnough} then ${ZERO} else ${name(REST)} - ${name(at(place, SHARE))} end`
     return level('shared', given, { [REST]: rest })
   }
-}
-
-function payingFor(rows: readonly ListRow[], payers: Payers): SQL[] {
-  const paying = payers.filter((place) => rows[place]?.pays === 'available after debt')
-  return paying.map((place) => sql`greatest(${name(at(place, 'available'))}, ${ZERO})`)
 }
 
 /**

@@ -34,6 +34,11 @@ function monthAndCredits(month: Limiter = calendarWindow(10, 'month'), first = f
   return { clock, monthly, credits, requests, books, spendFor }
 }
 
+async function grantOnes(credits: Credits<true>, key: string, count: number): Promise<void> {
+  const grants = Array.from({ length: count }, (_, place) => credits.grant(key, 1, { id: `one ${place}` }))
+  await Promise.all(grants)
+}
+
 test('the month is spent first, then the grants in their order', async () => {
   const { credits, books, spendFor } = monthAndCredits()
   await credits.grant('key', 5, { id: 'b', expires: '20d' })
@@ -153,6 +158,24 @@ describe('a debt of the credits', () => {
     expect(await spendFor(3, { atLeast: 1 })).toMatchObject({ success: true, granted: [0, 1] })
     expect(await books()).toEqual({ month: 10, a: 0, b: 0 })
     expect(await credits.getRemaining('key')).toMatchObject({ used: 10, remaining: 0 })
+  })
+
+  // A statement has 50 rows at most.
+  test.each([3, 60])('is paid by the credits of its own key, with %i grants', async (grants) => {
+    const { credits, monthly, clock } = monthAndCredits()
+    await credits.limit('owing', { rate: grants + 2, force: true })
+    await credits.limit('other', { rate: 1, force: true })
+    await grantOnes(credits, 'owing', grants)
+    await credits.grant('other', 10, { id: 'a' })
+    const sources = ['owing', 'other'].map((key) => ({ ratelimit: credits, key }))
+    expect(await spend(sources, { rate: 2 })).toMatchObject({ success: true, granted: [0, 2] })
+    expect(await credits.getRemaining('owing')).toMatchObject({ used: grants + 2, remaining: 0 })
+    expect(await credits.getRemaining('other')).toMatchObject({ used: 3, remaining: 7 })
+    await monthly.limit('key', { rate: 10 })
+    const withMonth = [...sources, { ratelimit: monthly, key: 'key' }]
+    const denied = await spend(withMonth, { rate: 17 })
+    expect(denied).toMatchObject({ success: false, retryAfter: Date.UTC(2026, 1, 1) - clock.ms })
+    expect(await spend(withMonth, { rate: 18 })).toMatchObject({ success: false, retryAfter: Infinity })
   })
 })
 
