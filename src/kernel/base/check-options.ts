@@ -31,7 +31,7 @@ export function checkOptions(
   subject = 'Options',
 ): asserts options is object {
   if (typeof options !== 'object' || options === null) {
-    throw new RatelimitError('INVALID_OPTION', `${subject} must be an object.`)
+    throw new RatelimitError('INVALID_OPTION', `${subject} must be an object. ${listOf(Object.keys(names))}`)
   }
   // This runs for every call, so it creates no objects.
   for (const name in options) {
@@ -44,9 +44,12 @@ export function checkOptions(
 
 function unknownOption(name: string, names: readonly string[]): RatelimitError {
   const near = names.filter((other) => isMisspelling(name, other))
-  const hint =
-    near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `The options are: ${names.join(', ') || 'none'}.`
+  const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : listOf(names)
   return new RatelimitError('INVALID_OPTION', `There is no option ${name}. ${hint}`)
+}
+
+function listOf(names: readonly string[]): string {
+  return `The options are: ${names.join(', ') || 'none'}.`
 }
 
 /** Whether at most so many letters have to be added, removed or replaced: a third of the first, or one. */

@@ -234,6 +234,20 @@ test.each([
   expect((error as Error).message).toMatch(message)
 })
 
+test.each<[...Entry, RegExp]>([
+  ['limit', (given) => ours().limit('key', given), /^Options .* are: tx, .*rate, /],
+  ['once', (once) => ours().limit('key', { once }), /^once .* are: id, for\.$/],
+  ['a name', (given) => ours().settle(given, 5), /^The name of a reservation .* are: key, id\.$/],
+  ['a request of limitAll', (given) => all.limitAll([given]), /^Each request .* are: ratelimit, key, /],
+  ['lockout', (given) => lockout(5, '1m', given as Untyped), /^Options .* are: block, factor, /],
+  ['closePeriods', (given) => closePeriods(ours(), given as Untyped), /^Options .* are: tx, limit, /],
+])('the error of %s names the options that it needs in place of a number', async (name, call, message) => {
+  const error = await refusalOf([name, call], 5 as Untyped)
+  expect(error).toMatchObject({ code: 'INVALID_OPTION' })
+  expect((error as Error).message).toMatch(message)
+  expect((error as Error).message).toContain(' must be an object. ')
+})
+
 test.each([
   'limit',
   'reserve',
