@@ -111,7 +111,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   '42P10':
     'A table of the limiter has no primary key on (prefix, key): `npx drizzle-ratelimit check` prints the SQL that adds it.',
   '55P03':
-    'Another transaction held the row for longer than lock_timeout: keep transactions that call the limiter short, or raise it.',
+    'Another transaction held the row for longer than lock_timeout. If it is your own, give the call its tx. Otherwise keep transactions that call the limiter short, or raise it.',
   '57014':
     'The statement was cancelled, by statement_timeout or by somebody: look for what held the row or kept the server busy.',
 }

@@ -41,7 +41,7 @@ test.each([
   ['28P01', 'password'],
   ['42501', 'USAGE on the schema'],
   ['42P10', 'primary key'],
-  ['55P03', 'lock_timeout'],
+  ['55P03', 'lock_timeout. If it is your own, give the call its tx.'],
   ['57014', 'statement_timeout'],
 ])('the error of SQLSTATE %s says what it means', async (sqlState, said) => {
   const error = await errorAfter(withCode(sqlState, 'secret'))
