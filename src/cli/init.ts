@@ -6,7 +6,7 @@ import { fittingNames } from './fitting-names.ts'
 import { findKit, type Kit } from './kit.ts'
 import { readMigrations } from './migrations.ts'
 import type { Output } from './output.ts'
-import { RECOMMENDED_DB } from './recommended-db.ts'
+import { recommendedDb } from './recommended-db.ts'
 import { hasStorage, KIT_OPTIONS, type StorageValues, writeStorage } from './storage.ts'
 import { isShipped, LOGGED_OPTION, TABLE_OPTIONS, tablesFrom } from './tables.ts'
 import { hasTables } from './tables-after.ts'
@@ -58,7 +58,7 @@ export async function init(args: string[], output: Output): Promise<number> {
     const own = ways ? 'rateLimits' : '{ ephemeral, durable }'
     output.log(`Give the limiters your tables: \`tables: ${own}\`, from your schema.`)
   }
-  output.log(`\nA db.ts that survives broken connections:\n\n${indented(RECOMMENDED_DB)}`)
+  output.log(`\nA db.ts that survives broken connections:\n\n${indented(await recommendedDb())}`)
   return 0
 }
 

@@ -62,6 +62,21 @@ test.each([
   expect(await project.texts()).toEqual(after)
 })
 
+test('a project with postgres.js is shown a db.ts for it, which ends a wait for a row', async () => {
+  const project = await start('0.45', {
+    'package.json': '{ "type": "module", "dependencies": { "postgres": "^3.4.9" } }',
+    'schema.ts': JOBS,
+    'ask.ts': `import { sql } from 'drizzle-orm'
+      import { db } from './db.ts'
+      console.log(await db.execute(sql\`show lock_timeout\`))
+      await db.$client.end()`,
+  })
+  const { printed } = await project.run('drizzle-ratelimit', 'init')
+  expect(printed).toContain("from 'drizzle-orm/postgres-js'")
+  await project.write('db.ts', printed.slice(printed.indexOf('    import ')))
+  expect(await project.node('ask.ts')).toEqual(fine("lock_timeout: '3s'"))
+})
+
 interface Layout {
   /** For files of which drizzle-kit of both versions is told in the same way. */
   readonly drizzle?: Drizzle
