@@ -54,6 +54,19 @@ test('without a grant there is nothing, and a denial writes nothing', async () =
   expect(rows).toEqual([{ rows: 0 }])
 })
 
+test('units that were granted without dated do not count until a grant has moved them', async () => {
+  const { clock, credits, prefix } = creditsOn()
+  const undated = new Credits({ db: database.db, prefix, cleanupProbability: 0, clock: clock.now })
+  await undated.grant('org', 10)
+  await undated.limit('org', { rate: 4 })
+  expect(await credits.limit('org')).toMatchObject({ success: false, limit: 0 })
+  await credits.limit('org', { rate: 2, force: true })
+  const { remaining } = await undated.getRemaining('org')
+  await credits.grant('org', remaining, { id: 'moved' })
+  expect(await credits.limit('org')).toMatchObject({ success: true, limit: 6, remaining: 3 })
+  expect(await undated.getRemaining('org')).toMatchObject({ limit: 10, used: 4 })
+})
+
 test('all calls have one order of ids, also of those beyond the first plane of Unicode', async () => {
   const { credits } = creditsOn()
   for (const id of ['\u{1f600}', '\ufffd']) await credits.grant('org', 10, { id })
