@@ -115,15 +115,15 @@ function chargesOf({ rows, groups }: List, looks: Looks): RowCharge[] {
 /** The rows of a group that pay something, or that others pay something for. */
 function payingCharges(group: Group, looks: Looks): RowCharge[] {
   const { order, rate, pays } = group
-  // An unlimited one pays all the rest.
+  const rows = order.flatMap((row) => row ?? [])
+  // An unlimited one pays all the rest, so those after it pay nothing.
   const end = order.indexOf(undefined)
-  const paying = order.slice(0, end < 0 ? order.length : end).flatMap((row) => row ?? [])
-  const sources = paying.map((row) => {
+  const sources = (end < 0 ? rows : rows.slice(0, end)).map((row) => {
     const source = sourceOf(group, row, looks.get(row) as Decision)
-    return end < 0 ? source : { ...source, pays: undefined }
+    return end >= 0 && source.pays === 'rest as debt' ? { ...source, pays: undefined } : source
   })
   const { shares } = takenFrom(sources, rate)
-  return paying.flatMap((row, place): RowCharge[] => {
+  return rows.flatMap((row, place): RowCharge[] => {
     const share = shares[place] ?? 0
     // A row that pays nothing may settle an estimate.
     if (share === 0 && reservedIn(row) >= 0) return []

@@ -179,6 +179,38 @@ describe('a debt of the credits', () => {
   })
 })
 
+// A statement has 50 rows at most.
+describe.each([3, 60])('with an unlimited source and %i grants', (grants) => {
+  function unlimitedAndCredits() {
+    const { clock, monthly, credits, requests } = monthAndCredits()
+    const { quota: first } = quotaOn(database, Ratelimit.fixedWindow(5, '1h'), { clock: clock.now })
+    return { clock, monthly, credits, sources: [{ ratelimit: first, key: 'key' }, ...requests] }
+  }
+
+  test('credits before it pay what they have beyond their debt', async () => {
+    const { credits, sources } = unlimitedAndCredits()
+    await credits.limit('key', { rate: 2, force: true })
+    await grantOnes(credits, 'key', grants)
+    const [first] = sources.map((source) => ({ ...source, limiter: Ratelimit.unlimited() }))
+    const both = [...sources.slice(2), ...(first ? [first] : [])]
+    expect(await spend(both, { rate: grants })).toMatchObject({ granted: [grants - 2, 2] })
+    expect(await credits.getRemaining('key')).toMatchObject({ used: grants, remaining: 0 })
+  })
+
+  test('what the month has reserved after it is settled', async () => {
+    const { clock, monthly, credits, sources } = unlimitedAndCredits()
+    await grantOnes(credits, 'key', grants)
+    const spent = await spend(sources, { rate: 8, id: 'job', expires: '1h' })
+    if (!spent.success) throw new Error('denied')
+    expect(spent.granted).toEqual([5, 3, 0])
+    const limiters = [Ratelimit.unlimited(), undefined, undefined]
+    const settled = await spent.commit(8 + grants, { limiters })
+    expect(settled).toMatchObject({ granted: [5 + grants, 3, 0] })
+    clock.advance(30 * 24 * HOUR_MS)
+    expect(await monthly.limit('key')).toMatchObject({ ended: { used: 3, reserved: 0 } })
+  })
+})
+
 describe('the cost', () => {
   test('below the estimate goes back to the grants that paid, the last one first, then to the month', async () => {
     const { credits, books, spendFor } = monthAndCredits()
