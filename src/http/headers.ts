@@ -73,7 +73,7 @@ export function headersOfAll(
 }
 
 /** `Retry-After` of a denial that ends. */
-export function retryAfter(answer: LimitResult): RateLimitHeaders {
+export function retryAfter(answer: Pick<LimitResult, 'success' | 'retryAfter'>): RateLimitHeaders {
   return present({ 'Retry-After': answer.success ? undefined : seconds(answer.retryAfter) })
 }
 

@@ -1,5 +1,5 @@
 import type { AnyCredits } from '../any-credits.ts'
-import type { Denied } from '../kernel/answers/results.ts'
+import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
 import type { RateLimitHeaders } from './standards.ts'
@@ -28,7 +28,10 @@ export interface Problem {
 const TYPES = 'https://iana.org/assignments/http-problem-types'
 
 /** The problem document for a denial. Its type shows whether the client or an outage is the cause. */
-export function problemOf(denied: Denied, violated: readonly string[] = []): Problem {
+export function problemOf(
+  denied: Pick<Denied, 'retryAfter'> & Partial<Denied>,
+  violated: readonly string[] = [],
+): Problem {
   const { degraded, limit, remaining, reset: resetMs, retryAfter: retryAfterMs } = denied
   const known = degraded ? { limit, retryAfterMs } : { limit, remaining, resetMs, retryAfterMs }
   const numbers = Object.entries(known)
@@ -59,6 +62,16 @@ export function problemResponse(problem: Problem, headers: RateLimitHeaders): Re
   })
 }
 
+/** A denial of several limits together, of a slot or of a start: no limit has its headers. */
+interface OtherDenial {
+  readonly success: boolean
+  readonly retryAfter: number
+  readonly results?: readonly LimitResult[]
+  readonly limit?: never
+}
+
+/** The response to a denial of `limitAll`, `reserveAll`, `spend`, `acquire` or `schedule`. */
+export function tooManyRequests(denied: OtherDenial): Response
 /**
  * The response to a denied request: 429 with a problem document, `Retry-After`, and the headers of the limit if
  * it is given. During an outage (`degraded`) it is 503, because the client has exceeded no limit.
@@ -80,7 +93,18 @@ export function tooManyRequests(
   denied: Denied,
   policy?: Policy | AnyCredits,
   options?: HeaderOptions,
+): Response
+export function tooManyRequests(
+  denied: Denied | OtherDenial,
+  policy?: Policy | AnyCredits,
+  options?: HeaderOptions,
 ): Response {
+  if (denied.limit === undefined) {
+    const { retryAfter: wait, results = [] } = denied
+    const isAway = results.some(({ degraded }) => degraded)
+    const problem = problemOf({ retryAfter: wait, ...(isAway ? { degraded: true } : {}) })
+    return problemResponse(problem, retryAfter(denied))
+  }
   return policy
     ? problemResponse(problemOf(denied, [policy.prefix]), headersOf(denied, policy, options))
     : problemResponse(problemOf(denied), retryAfter(denied))

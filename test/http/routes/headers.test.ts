@@ -2,7 +2,7 @@ import { headersOf, tooManyRequests } from 'drizzle-ratelimit/http'
 import { parseList } from 'structured-headers'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import { type Allowed, type Denied, Ratelimit } from '../../../src/index.ts'
+import { type Allowed, type Denied, type LimitAllResult, Ratelimit } from '../../../src/index.ts'
 
 const NOW = Date.UTC(2026, 0, 31, 10)
 const clock = () => new Date(NOW)
@@ -167,7 +167,36 @@ describe('tooManyRequests', () => {
     expect(await tooManyRequests(uncounted).text()).not.toContain('null')
   })
 
+  const all: LimitAllResult<unknown> = { success: false, results: [denied], denied: [], retryAfter: 9001 }
+
+  test.each([
+    ['several limits', all],
+    ['a slot', { success: false, retryAfter: 9001 }],
+  ])('a denial of %s has no headers of a limit', async (_, answer) => {
+    const response = tooManyRequests(answer)
+    expect(response.status).toBe(429)
+    expect(Object.fromEntries(response.headers)).toEqual({
+      'content-type': 'application/problem+json',
+      'retry-after': '10',
+    })
+    expect(await response.json()).toEqual({
+      type: expect.stringContaining('quota-exceeded'),
+      title: expect.any(String),
+      status: 429,
+      retryAfterMs: 9001,
+    })
+  })
+
+  test('the types refuse an answer that may have been allowed', () => {
+    // @ts-expect-error
+    expect(tooManyRequests(allowed).headers.get('retry-after')).toBeNull()
+    // @ts-expect-error
+    tooManyRequests(all, api)
+  })
+
   test('a database that is away is not the fault of the client', async () => {
+    const away = { ...denied, degraded: true as const }
+    expect(tooManyRequests({ ...all, results: [denied, away] }).status).toBe(503)
     const response = tooManyRequests({ ...denied, degraded: true }, api)
     expect(response.status).toBe(503)
     expect(await response.json()).toMatchObject({
