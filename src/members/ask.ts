@@ -1,12 +1,13 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { exactNumbers, mustHave, onlyRow } from '../kernel/database/rows.ts'
-import { type Row, runOnce } from '../kernel/database/run.ts'
+import { type Row, run } from '../kernel/database/run.ts'
 import { kept, type Statement } from '../kernel/database/statement.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { runOn } from '../kernel/engine/work.ts'
+import { compareText } from '../kernel/sql/calls.ts'
 import type { Commit } from '../kernel/sql/guard.ts'
 import { fromHex } from '../shared/hex-id.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
@@ -97,7 +98,8 @@ export function list(where: Where, which: 'all' | 'one', tx: Database | undefine
     ask(where, connection, `list ${which}`, (source) => listStatement(source, which))
   return withinTimeout([checker], tx, async (at) => {
     const rows = await runOn(checker, at, 'looks', read)
-    return rows.map((row) => membersCounted(row, head))
+    const counted = rows.map((row) => membersCounted(row, head))
+    return counted.toSorted((one, other) => one.since - other.since || compareText(one.member, other.member))
   })
 }
 
@@ -117,7 +119,8 @@ function commitOf({ checker }: Where, { isTransaction }: Connection): Commit {
   return isTransaction ? 'as the session' : checker.rows.commit
 }
 
-function ask(
+/** The rows of an answer: a guarded statement without one answers with nothing but sizes. */
+async function ask(
   { checker, head, key, windowMs }: Where,
   connection: Connection,
   name: string,
@@ -127,17 +130,12 @@ function ask(
   const { table, namespace } = checker.rows
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null
-  const statement = kept(table.statements, `members ${name} ${injectedClock} ${commit}`, () =>
-    build({ table: table.table, injectedClock, commit }),
-  )
-  const values = {
-    prefix: namespace.prefix,
-    head,
-    key,
-    clock,
-    windowMs,
-    limit,
-    expiryGridMs: gridOf(windowMs),
-  }
-  return runOnce(connection, statement, values)
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `members ${name} ${injectedClock} ${commit} ${guarded}`, () =>
+      build({ table: table.table, injectedClock, commit, guarded }),
+    )
+  const { prefix } = namespace
+  const values = { prefix, head, key, clock, windowMs, limit, expiryGridMs: gridOf(windowMs) }
+  const rows = await run(connection, [table.size], statementFor, values, {})
+  return rows.filter(({ numbers, counted }) => (numbers ?? counted ?? null) !== null)
 }

@@ -1,8 +1,8 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../../kernel/database/statement.ts'
-import { builder, chain, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
+import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
-import { transactionSettings } from '../../kernel/sql/guard.ts'
+import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { insertRow, NO_STATE, newRows } from '../../kernel/sql/rows.ts'
 import {
   clockOf,
@@ -47,11 +47,13 @@ function addedAt(now: SQL<number>, count: SQL<number>) {
 export function addStatement(source: MembersSource): Statement {
   const { table } = source
   const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const fits = guarding.fits(table)
   const [prefix, head, own] = [parameters.text('prefix'), parameters.text('head'), parameters.text('key')]
   const limit = parameters.number('limit')
   const now = name('now')
   const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen, ${table.expiresAt} as expires
-    from ${table} where ${rowsOfKey(table, parameters)} order by ${table.key} for update`
+    from ${table} where ${and(rowsOfKey(table, parameters), fits)} order by ${table.key} for update`
   const counted = sql`select * from (select key, ${endOf(healed(parameters), parameters)} as ends, now from ${ROWS} cross join ${CLOCK}) as each
     where key <> ${head} and ends > now`
   const others = sql`select * from ${COUNTED} where key <> ${own}`
@@ -69,7 +71,8 @@ export function addStatement(source: MembersSource): Statement {
     ),
   }
   // Only a new member changes how many others may come.
-  const from = sql`${DECIDED} cross join (values (${own}), (${head})) as written (key) where fits and (written.key = ${own} or not (known and lasts))`
+  const isWritten = and(sql`fits and (written.key = ${own} or not (known and lasts))`, fits)
+  const from = sql`${DECIDED} cross join (values (${own}), (${head})) as written (key) where ${isWritten}`
   const written = builder
     .insert(table)
     .select(newRows(prefix, sql`written.key`, row, from))
@@ -83,23 +86,21 @@ export function addStatement(source: MembersSource): Statement {
       },
     })
     .returning({ key: table.key })
-  const settings = transactionSettings(source.commit)
-  return parameters.render(
-    chain(
-      [
-        ...settings.links,
-        link('ratelimit_rows', locked),
-        link(
-          'ratelimit_clock',
-          sql`select ${clockOf(source, parameters)} as now from (select count(*) from ${ROWS}) as locked`,
-        ),
-        link('ratelimit_counted', counted),
-        link('ratelimit_decided', decided),
-        link('ratelimit_written', written),
-      ],
-      sql`select ${exact(now, sql`others`, sql`coalesce(frees, 0::float8)`)} as numbers, known, fits from ${DECIDED}${settings.join}`,
-    ),
-  )
+  const numbers = exact(now, sql`others`, sql`coalesce(frees, 0::float8)`)
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
+    links: [
+      link('ratelimit_rows', locked),
+      link(
+        'ratelimit_clock',
+        sql`select ${clockOf(source, parameters)} as now from (select count(*) from ${ROWS}) as locked`,
+      ),
+      link('ratelimit_counted', counted),
+      link('ratelimit_decided', decided),
+      link('ratelimit_written', written),
+    ],
+    columns: [sql`${numbers} as numbers`, name('known'), name('fits')],
+    from: DECIDED,
+  })
 }
 
 /**
@@ -110,9 +111,11 @@ export function addStatement(source: MembersSource): Statement {
 export function renewStatement(source: MembersSource): Statement {
   const { table } = source
   const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const fits = guarding.fits(table)
   const [own, head] = [parameters.text('key'), parameters.text('head')]
   const locked = sql`select ${table.key} as key, ${fromColumn('lastRefill', table.lastRefill)} as seen
-    from ${table} where ${and(isTheRow(table, parameters, own), isMember(table))} for update`
+    from ${table} where ${and(isTheRow(table, parameters, own), isMember(table), fits)} for update`
   const decided = sql`select key, greatest(${healed(parameters)}, now) as now from (
       select key, seen, ${clockOf(source, parameters)} as now from ${ROWS}
     ) as timed where ${endOf(healed(parameters), parameters)} > now and exists (select from ${table}
@@ -125,22 +128,19 @@ export function renewStatement(source: MembersSource): Statement {
     .update(table)
     .set(next)
     .from(sql`${DECIDED} as decided`)
-    .where(isDecidedRow(table, parameters, sql`decided.key`))
+    .where(and(isDecidedRow(table, parameters, sql`decided.key`), fits))
     .returning({ now: sql`decided.now`.as('now') })
   const others = sql`select count(*)::float8 from ${table} where ${rowsOfKey(table, parameters)}
     and ${table.key} not in (${own}, ${head}) and ${endOf(seenIn(table, name('now'), parameters), parameters)} > now`
-  const settings = transactionSettings(source.commit)
-  return parameters.render(
-    chain(
-      [
-        ...settings.links,
-        link('ratelimit_rows', locked),
-        link('ratelimit_decided', decided),
-        link('ratelimit_renewed', renewed),
-      ],
-      sql`select ${exact(name('now'), sql`(${others})`)} as numbers from ratelimit_renewed${settings.join}`,
-    ),
-  )
+  return guardedStatement(parameters, guarding, transactionSettings(source.commit), {
+    links: [
+      link('ratelimit_rows', locked),
+      link('ratelimit_decided', decided),
+      link('ratelimit_renewed', renewed),
+    ],
+    columns: [sql`${exact(name('now'), sql`(${others})`)} as numbers`],
+    from: sql`ratelimit_renewed`,
+  })
 }
 
 /** When a locked member was added last. A time that the clock cannot have shown yet heals to now. */

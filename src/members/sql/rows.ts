@@ -19,6 +19,7 @@ export interface MembersSource {
   readonly table: RateLimitTable
   readonly injectedClock: boolean
   readonly commit: Commit
+  readonly guarded: boolean
 }
 
 export function clockOf({ injectedClock }: MembersSource, parameters: Parameters): SQL<number> {
