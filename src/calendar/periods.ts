@@ -11,23 +11,23 @@ export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'yea
 /** Where and when the periods of a calendar begin. */
 export interface CalendarOptions {
   /** The IANA time zone of the periods. Default: `'UTC'`. After a change, a key may begin a new period. */
-  readonly timeZone?: string
+  readonly timeZone?: string | undefined
   /**
    * The start of the first period, such as a subscription's. Default: the calendar's own periods. After a
    * change, a key may begin a new period.
    */
-  readonly anchor?: Date
+  readonly anchor?: Date | undefined
   /**
    * How many of the periods are one: 3 months are a quarter, 2 weeks a fortnight. A whole number of at most 60
    * minutes, 24 hours, or 100 of the others. Without an anchor they are counted from the beginning of 1970, so
    * quarters begin in January. After a change, a key may begin a new period. Default: `1`.
    */
-  readonly every?: number
+  readonly every?: number | undefined
   /**
    * Adds what was left of the last period to the next one, at most `max` units. Default: nothing is carried
    * over.
    */
-  readonly rollover?: Rollover
+  readonly rollover?: Rollover | undefined
 }
 
 /** How much one period carries over to the next. */

@@ -46,7 +46,7 @@ export interface CommonConfig<D = Database> {
    * finds the other's row too far from its own time, and starts it again. Default: the database's clock, which
    * all processes share.
    */
-  readonly clock?: () => Date
+  readonly clock?: (() => Date) | undefined
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /**
@@ -59,7 +59,7 @@ export interface CommonConfig<D = Database> {
    * the end of `blockUntilReady`. For runtimes that stop a request's work at its response: `waitUntil` of
    * Workers or Vercel, `after` of Next. Default: none; a sweep that is cut off does no harm.
    */
-  readonly waitUntil?: (promise: Promise<unknown>) => void
+  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined
   /**
    * Whether each connection keeps prepared statements, so that they are planned once, with node-postgres,
    * postgres.js, neon-serverless and vercel-postgres. `true` keeps them in transactions too, `false` keeps

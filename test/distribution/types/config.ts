@@ -233,6 +233,12 @@ export async function closed(api: Ratelimit): Promise<void> {
 
 calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
 calendarWindow(5, 'month', { rollover: { max: 5 } })
+// The terms of a plan come from a row, and the platform decides these options.
+declare const stored: { zone?: string; since?: Date; every?: number; rollover?: { max: number } }
+const { zone: timeZone, since: anchor, every, rollover } = stored
+calendarWindow(5, 'month', { timeZone, anchor, every, rollover })
+declare const platform: { clock?: () => Date; waitUntil?: (work: Promise<unknown>) => void }
+new Ratelimit({ db, limiter, prefix: 'web', clock: platform.clock, waitUntil: platform.waitUntil })
 // @ts-expect-error how much is carried over has a most
 calendarWindow(5, 'month', { rollover: true })
 // @ts-expect-error no such option
