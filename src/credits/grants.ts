@@ -84,8 +84,8 @@ function endIn(expires: DatedGrantOptions['expires']): Pick<Terms, 'endMs' | 'fo
   if (!(expires instanceof Date)) return { endMs: NEVER_MS, forMs: parseDuration(expires, 'expires') }
   const endMs = expires.getTime()
   checkOption(
-    endMs >= 0 && endMs < Date.UTC(10_000),
-    'expires must be a valid Date before the year 10,000, or a duration.',
+    endMs >= Date.UTC(2000) && endMs < Date.UTC(10_000),
+    'expires must be a duration, or a Date of the years 2000 to 9999: of seconds, new Date(seconds * 1000).',
   )
   return { endMs, forMs: NEVER_MS }
 }

@@ -65,7 +65,10 @@ export interface DatedGrantOptions extends TxOptions {
    * nothing. Key, id and prefix may have about 1,000 bytes together, of which the id counts twice.
    */
   readonly id: string
-  /** When the grant ends, or how long it lasts. From then on it has nothing left. Default: never. */
+  /**
+   * When the grant ends, in the years 2000 to 9999, or how long it lasts. From then on it has nothing left.
+   * Default: never.
+   */
   readonly expires?: Date | Duration | undefined
   /** Which grant is used first: a whole number from 0, the first, to 100. Default: `50`. */
   readonly priority?: number | undefined

@@ -592,6 +592,17 @@ test('bad input is refused before any SQL', async () => {
   expect(await credits.grants('org')).toEqual([])
 })
 
+test('an end in seconds, as payment providers give it, is no grant that has ended in 1970', async () => {
+  const { credits } = creditsOn()
+  const seconds = Date.UTC(2027, 0) / 1000
+  await expect(credits.grant('org', 10, { id: 'a', expires: new Date(seconds) })).rejects.toMatchObject({
+    code: 'INVALID_OPTION',
+    message: expect.stringContaining('new Date(seconds * 1000)'),
+  })
+  const expires = new Date(seconds * 1000)
+  expect(await credits.grant('org', 10, { id: 'a', expires })).toMatchObject({ remaining: 10 })
+})
+
 test('nothing is asked after a refund, because an error would say that nothing was given back', async () => {
   const broken = { isOn: false }
   const watched = watch(database.db, (text) => {
