@@ -43,7 +43,7 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
   // Where there is too little, a dry run lets the call pass and charges nothing.
   const rate = dryRun && rows.length === 0 ? 0 : asked
   const isNeverDenied = dryRun || taking.lacking === 'owed'
-  /** Whether others were faster if it is denied, and less than it asks for may still be enough. */
+  /** There was enough when it was read. So if it is denied, others were faster, and less may do. */
   const mayTakeLess = taking.least < asked && asked <= netOf(seen)
   /** What there was to take in the rows that were locked. Others may have taken from the rest meanwhile. */
   const hadIn = (decisions: readonly Decision[]) => {
