@@ -10,7 +10,7 @@ import { NEVER_MS, newGrant, type Terms } from './grant.ts'
 import { keyOfGrant, rowIn } from './keys.ts'
 import type { DatedGrantOptions } from './options.ts'
 import { readAll, readSums } from './read.ts'
-import { type Account, leftOf, neverEnds } from './seen.ts'
+import { type Account, leftOf } from './seen.ts'
 
 /** The answer of `grant`: what the key has after it. */
 export interface GrantResult extends Usage {
@@ -117,7 +117,7 @@ export async function grantsOf(account: Account, { tx }: TxOptions): Promise<Dat
       left: leftOf(each),
       priority: isVoided ? -1 - tokens : tokens,
       granted: lastRefill,
-      expires: neverEnds(each) ? Number.POSITIVE_INFINITY : windowStart,
+      expires: windowStart < NEVER_MS ? windowStart : Number.POSITIVE_INFINITY,
       ...(windowStart > now ? {} : { ended: isVoided ? ('voided' as const) : ('expired' as const) }),
     }
   })

@@ -108,9 +108,7 @@ export function needsDated(_: unknown, name: string): never {
 }
 
 export const limit: NamesOf<CreditLimitOptions> = { ...CALLS.charge, force: checkSwitch }
-export const grant: NamesOf<GrantOptions> = {
-  ...{ ...CALLS.tx, ...CALLS.once },
-}
+export const grant: NamesOf<GrantOptions> = { ...CALLS.tx, ...CALLS.once }
 export const datedGrant: NamesOf<DatedGrantOptions> = {
   ...CALLS.tx,
   ...{ id: true, expires: true, priority: true },

@@ -4,7 +4,6 @@ import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import type { Snapshot } from '../kernel/limits/search.ts'
 import { type Call, type Decision, lookAt, type Request } from '../kernel/store/call.ts'
 import { balance } from './balance.ts'
-import { NEVER_MS } from './grant.ts'
 import { DEBT } from './keys.ts'
 
 // What is known of the credits of a key.
@@ -59,11 +58,6 @@ export function debtOf({ key }: Pick<Account, 'key'>): Request {
 }
 
 const OWED = /* @__PURE__ */ balance()
-
-/** Whether a grant never ends. */
-export function neverEnds({ look }: SeenGrant): boolean {
-  return look.state.windowStart >= NEVER_MS
-}
 
 /** What there is to take beyond the debt. */
 export function netOf({ granted, used }: Sums): number {

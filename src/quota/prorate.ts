@@ -32,10 +32,14 @@ export function prorate(from: Limiter, to: Limiter, at: Date): Prorated {
   const time = at instanceof Date ? at.getTime() : Number.NaN
   checkOption(Math.abs(time) < MAX_TIME_MS, 'at must be a valid Date before the year 10,000.')
   checkOption(
-    from?.stored && to?.stored && from.rows === to.rows && Number.isFinite(from.limit + to.limit),
-    UNLIKE,
+    from?.stored &&
+      to?.stored &&
+      from.rows === to.rows &&
+      Number.isFinite(from.limit + to.limit) &&
+      to.periodAt !== undefined &&
+      to.withTokens !== undefined,
+    'prorate needs two calendar windows of the same periods, time zone and anchor, with a limit.',
   )
-  checkOption(to.periodAt !== undefined && to.withTokens !== undefined, UNLIKE)
   const { start, end } = to.periodAt(time)
   const [before, after, all] = [time - start, end - time, end - start].map(BigInt) as [bigint, bigint, bigint]
   // The products are too large for doubles.
@@ -44,5 +48,3 @@ export function prorate(from: Limiter, to: Limiter, at: Date): Prorated {
 }
 
 const MAX_TIME_MS = Date.UTC(10_000)
-
-const UNLIKE = 'prorate needs two calendar windows of the same periods, time zone and anchor, with a limit.'
