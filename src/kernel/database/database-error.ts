@@ -92,7 +92,8 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     'limits with limitAll.',
   TRANSACTION_ABORTED:
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
-  UNREACHABLE: 'No connection could be made, or it broke before the commit. The call had no effect.',
+  UNREACHABLE:
+    'No connection was free or could be made, or it broke before the commit. The call had no effect.',
   OUTCOME_UNKNOWN:
     'The connection broke before the answer arrived: the call may or may not have taken effect. It was not tried again.',
   DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. The call had no effect.',
