@@ -22,7 +22,9 @@ export async function limitsIn(module: string): Promise<ModuleLimit[]> {
   // A CommonJS module has its exports in `default` too.
   const given: unknown = loaded.default?.default ?? loaded.default
   if (typeof given !== 'object' || given === null) {
-    throw new Error('The module of --limits has no default export with a limit for each prefix.')
+    throw new Error(
+      'The module of --limits has no default export: add `export default { api }`, with your limiters by any names.',
+    )
   }
   return Object.entries(given).map(([name, limit]) => limitOf(name, limit))
 }

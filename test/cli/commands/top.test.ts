@@ -226,7 +226,7 @@ describe('drizzle-ratelimit top', () => {
   test.each<[string, string[], string]>([
     ['no limits', [], 'Which limits?'],
     ['an unknown prefix', [...LIMITS, '--prefix', 'other'], 'no limit for other'],
-    ['a module without limits', ['--limits', 'test/support/clock.ts'], 'no default export'],
+    ['a module without limits', ['--limits', 'test/support/clock.ts'], 'export default { api }'],
     [
       'a limit that does not say its table',
       ['--limits', 'test/cli/commands/untabled.js'],
