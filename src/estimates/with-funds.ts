@@ -52,20 +52,22 @@ async function sendFound(
   let payers = await findAll(calls, find, at)
   const paid = await paidByFirst(payers, sentWith, asked, at)
   if (paid) return paid
-  return untilDone('took from the credits', async () => {
-    const sent = await attempt(checker, at, (tx) => sendPayers(payers, tx, sentWith))
-    if (sent.status !== 'not charged') return sent
-    const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
-      const had = purse?.lacked(decisions)
-      return had === undefined ? [] : [{ had, place }]
-    })
-    if (lacking.length === 0) return sent
-    payers = await findAll(calls, find, at)
-    const hasMore = ({ had, place }: (typeof lacking)[number]) => had < (payers[place]?.purse?.has ?? 0)
-    // Of a rate that all share, one of them can pay what another lacks.
-    const isWorthIt = sentWith.shared ? lacking.some(hasMore) : lacking.every(hasMore)
-    return isWorthIt ? undefined : sent
-  })
+  return untilDone('took from the credits', () =>
+    attempt(checker, at, async (tx) => {
+      const sent = await sendPayers(payers, tx, sentWith)
+      if (sent.status !== 'not charged') return sent
+      const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
+        const had = purse?.lacked(decisions)
+        return had === undefined ? [] : [{ had, place }]
+      })
+      if (lacking.length === 0) return sent
+      payers = await findAll(calls, find, tx)
+      const hasMore = ({ had, place }: (typeof lacking)[number]) => had < (payers[place]?.purse?.has ?? 0)
+      // Of a rate that all share, one of them can pay what another lacks.
+      const isWorthIt = sentWith.shared ? lacking.some(hasMore) : lacking.every(hasMore)
+      return isWorthIt ? undefined : sent
+    }),
+  )
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
@@ -85,17 +87,21 @@ async function findAll(calls: readonly LimiterCall[], find: Find, at: At): Promi
 }
 
 /**
- * Sends a list that may have to be sent again with other rows. In a caller's transaction it runs in a
- * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
- * every list.
+ * Sends a list. Undefined if it has to be sent again with other rows. In a caller's transaction it runs in a
+ * savepoint, so that the next attempt locks in the order of every list. A denial keeps the row of a bucket that
+ * begins to fill.
  */
-function attempt(checker: Checker, tx: At, send: (tx: At) => Promise<SentPayers>): Promise<SentPayers> {
+function attempt(
+  checker: Checker,
+  tx: At,
+  send: (tx: At) => Promise<SentPayers | undefined>,
+): Promise<SentPayers | undefined> {
   const joined = checker.joined(tx)
   return joined
     ? inTransactionIf(
         joined,
         ({ db }) => send(db),
-        ({ status }) => status !== 'not charged',
+        (sent) => sent !== undefined,
       )
     : send(tx)
 }

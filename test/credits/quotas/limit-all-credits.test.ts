@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
-import { useDatabase } from '../../support/databases.ts'
+import { type Db, useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -33,6 +33,25 @@ function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), opti
   }
   return { speed, credits, clock, limit, books }
 }
+
+test.each(['alone', 'in a transaction'])(
+  'a denial begins to fill a bucket that does not start full, %s',
+  async (where) => {
+    const { speed, credits, clock } = speedAndCredits(Ratelimit.tokenBucket(1, '1m', 5, { initialTokens: 0 }))
+    const requests = [speed, credits].map((ratelimit) => ({ ratelimit, key: 'key' }))
+    const inPlace = <T>(call: (options: { tx?: Db }) => Promise<T>) =>
+      where === 'alone' ? call({}) : database.db.transaction((tx) => call({ tx }))
+    await credits.grant('key', 2, { id: 'a' })
+    expect(await inPlace((options) => limitAll(requests, options))).toMatchObject({ retryAfter: 60_000 })
+    clock.advance(60_000)
+    expect(await inPlace((options) => limitAll(requests, options))).toMatchObject({ success: true })
+    const other = requests.map(({ ratelimit }) => ({ ratelimit, key: 'other' }))
+    const spendTwo = () => inPlace((options) => spend(other, { ...options, rate: 2 }))
+    expect(await spendTwo()).toMatchObject({ success: false, retryAfter: 120_000 })
+    clock.advance(120_000)
+    expect(await spendTwo()).toMatchObject({ success: true, granted: [2, 0] })
+  },
+)
 
 test('all are consumed, each at its own rate, or none', async () => {
   const { credits, limit, books } = speedAndCredits()
