@@ -216,7 +216,8 @@ describe('limitAll locks in one order, whatever the order of its requests', () =
       [first, second, false],
     ] as const) {
       const holder = await hold(held[1], held[2], held[0])
-      const answer = limitAll(requests)
+      // Outside of a transaction, a list that waits for a row holds no other one.
+      const answer = database.db.transaction((tx) => limitAll(requests, { tx }))
       await waiting()
       expect(await isLocked(other[1], other[2], other[0])).toBe(isHeldToo)
       await holder.query('commit')

@@ -4,6 +4,7 @@ import { calendarWindow } from '../../src/calendar/index.ts'
 import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { watch } from '../support/watch.ts'
 
 // Lists that share a statement are decided as if they came one after the other.
@@ -255,6 +256,38 @@ test('a row that others hold delays its own lists only', async () => {
     ])
   }
 })
+
+test('a list that waits for a row holds no other row meanwhile', async () => {
+  const [here, elsewhere] = [database.connect(2), database.connect(2)]
+  const limitsOn = ({ db }: { readonly db: Database }, timeout?: number) => {
+    const options = { db, limiter: Ratelimit.fixedWindow(100, '1d'), ...(timeout ? { timeout } : {}) }
+    return { everybody: limit('a common all', options), users: limit('b common users', options) }
+  }
+  const call = ({ everybody, users }: ReturnType<typeof limitsOn>, key: string) =>
+    limitAll([
+      { ratelimit: everybody, key: 'all' },
+      { ratelimit: users, key },
+    ])
+  const [waiting, other] = [limitsOn(here), limitsOn(elsewhere, 5_000)]
+  await known(waiting.everybody, ['all'])
+  await known(waiting.users, ['held', 'free'])
+  let held: Promise<LimitAllResult<unknown>> | undefined
+  await database.db.transaction(async (tx) => {
+    await waiting.users.limit('held', { tx })
+    held = call(waiting, 'held')
+    await untilWaitingLong()
+    expect(await call(other, 'free')).toMatchObject({ success: true })
+    expect(await other.everybody.limit('all')).toMatchObject({ remaining: 98 })
+  })
+  expect(await held).toMatchObject({ success: true, results: [{ remaining: 97 }, { remaining: 98 }] })
+})
+
+/** Longer than a statement for new rows waits. */
+async function untilWaitingLong(): Promise<void> {
+  const waiting = `select 1 from pg_stat_activity where datname = current_database()
+    and wait_event_type = 'Lock' and clock_timestamp() - query_start > interval '50 ms'`
+  await vi.waitUntil(async () => (await database.rows(waiting)).length > 0, PATIENTLY)
+}
 
 /** Two limits of each key, whose statements the test can hinder. */
 async function hindered(prefix: string, options: { readonly timeout?: number } = {}) {

@@ -4,9 +4,9 @@ import { notAsExpected } from '../database/rows.ts'
 import { freshState, paramsAt } from '../limits/limiter.ts'
 import { causeOf } from '../queue/blame.ts'
 import type { Decision } from '../store/call.ts'
-import { removeEmpty } from '../store/empty-rows.ts'
+import { insertEmpty, removeEmpty } from '../store/empty-rows.ts'
 import { found, isEnough, refusalBy } from './enough.ts'
-import { isWhole, learnPeriods, makeRows } from './list.ts'
+import { learnPeriods, makeRows } from './list.ts'
 import { isLook, partsOf } from './parts.ts'
 import { sendList } from './send-list.ts'
 import type { Found, List, RowRequest } from './sending.ts'
@@ -49,6 +49,18 @@ export async function chargeFreeList(list: List, first?: Found): Promise<Found |
   }
 }
 
+/**
+ * Waits for the rows that others hold, one after the other. Meanwhile it holds no other row: all lists would
+ * wait that have that row too.
+ */
+export async function untilFree(list: List): Promise<void> {
+  const { connection, commit, onSend } = list
+  for (const row of list.held) {
+    if ((await insertEmpty([row], connection, commit, true, () => onSend(false, true))) > 0)
+      list.hasMade = true
+  }
+}
+
 /** Whether all rows have to exist. If some need not, only waiting for them shows whether they do. */
 export function needsAll({ rows }: List): boolean {
   return rows.every((row) => isLook(row) || isNeeded(row))
@@ -68,7 +80,8 @@ async function decisionsBy(list: List, how: 'waits' | 'skips', answer?: Found): 
   // With the right calendar periods.
   if (learnPeriods(list, found.looks)) found = await sendList(list, how)
   if (learnPeriods(list, found.looks)) return undefined
-  if (!isWhole(list, found)) return denialFound(list, found)
+  list.held = list.rows.filter((row) => !found.looks.has(row))
+  if (list.held.length > 0) return denialFound(list, found)
   if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
   return checkedWhole(list, found)
 }

@@ -5,7 +5,7 @@ import { isTransient, retrying } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { causeOf } from '../queue/blame.ts'
 import type { DecideTogether } from '../queue/turns.ts'
-import { chargeFreeList, chargeList, needsAll } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, needsAll, untilFree } from './all-or-nothing.ts'
 import { askLists } from './ask-lists.ts'
 import { askList, isWhole, learnPeriods } from './list.ts'
 import { isRecorded, sendList } from './send-list.ts'
@@ -65,10 +65,23 @@ export function decideAlone(
     if (free) return free
     list.onSend(false, true)
     await mayWait()
+    while (list.held.length > 0) {
+      const begunAt = performance.now()
+      await retrying(() => untilFree(list))
+      if (performance.now() - begunAt < BRIEF_MS) break
+      const freed = await retrying(() => chargeFreeList(list))
+      if (freed) return freed
+    }
     return retrying(() => chargeList(list))
   }
   return watch(charging).finally(ended)
 }
+
+/**
+ * Only statements hold a row so briefly, and the next one may hold it at once. So the list gets in line behind
+ * them, by a statement that waits for all rows.
+ */
+const BRIEF_MS = 50
 
 /**
  * How many statements insert missing rows at once, until one shows again whether most lists have some. One that

@@ -63,6 +63,8 @@ export interface List {
   periodsMs: Map<RowRequest['row'], number> | undefined
   /** Whether missing rows were inserted for the list. */
   hasMade: boolean
+  /** The rows that the last statement has not found: others hold them, or they do not exist. */
+  held: readonly RowRequest[]
 }
 
 /** The answer of a statement. `isDone` says whether it charged the list. */

@@ -55,7 +55,7 @@ function chargeTogether(
   if (joined || rows.length === 0) {
     const home = (checkers[0] as Checker).rows.connection
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
-    const charging = chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false })
+    const charging = chargeList({ ...list, ...own, rows, periodsMs: undefined, hasMade: false, held: [] })
     return charges ? charging : uncharged(charging)
   }
   const shortest = shortestTimeoutOf(checkers)
@@ -77,7 +77,8 @@ function chargeTogether(
     work.isContended ||= mayWait
   }
   const { groups, notes } = list
-  const own: List = { rows, groups, notes, connection, commit, periodsMs: undefined, hasMade: false, onSend }
+  const begun = { periodsMs: undefined, hasMade: false, held: [] }
+  const own: List = { rows, groups, notes, connection, commit, onSend, ...begun }
   const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
   const sent = { list: own, watch, ensures, isOver: () => work.isOver, ended: followUp }
   const charged = inTurn ? chargeInTurn(work, sent) : chargeAtOnce(work, sent, shortest)
