@@ -43,8 +43,7 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
   // Where there is too little, a dry run lets the call pass and charges nothing.
   const rate = dryRun && rows.length === 0 ? 0 : asked
   const isNeverDenied = dryRun || taking.lacking === 'owed'
-  /** There was enough when it was read. So if it is denied, others were faster, and less may do. */
-  const mayTakeLess = taking.least < asked && asked <= netOf(seen)
+  const isShared = taking.lacking === 'left to others'
   /** What there was to take in the rows that were locked. Others may have taken from the rest meanwhile. */
   const hadIn = (decisions: readonly Decision[]) => {
     const before = seenAfter(account, seen, rows, decisions)
@@ -67,7 +66,9 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
     others: () => othersIn(seen, rows),
     lacked: (decisions) => {
       if (hadFor(rate, decisions)) return undefined
-      return isNeverDenied || mayTakeLess ? Number.NEGATIVE_INFINITY : hadIn(decisions)
+      // There was enough when it was read. So others were faster, and less may do.
+      const isOvertaken = (isShared || taking.least < asked) && asked <= netOf(seen)
+      return isNeverDenied || isOvertaken ? Number.NEGATIVE_INFINITY : hadIn(decisions)
     },
     answer: (decisions, status, blockedUntil) => {
       const before = seenAfter(account, seen, rows, decisions)
@@ -76,10 +77,9 @@ function charging(account: Account, taking: FundsTaking, seen: Seen): Purse {
         if (status === 'repeated') return { ...allowed(before), repeated: true } as const
         if (status === 'charged' && rate === asked)
           return charged(account, before, seenAfter(account, seen, rows, decisions, afterShare))
-        const mayPayLess = taking.lacking === 'left to others'
-        const isAllowed = mayPayLess || hadFor(asked, decisions)
+        const isAllowed = isShared || hadFor(asked, decisions)
         if (blockedUntil === undefined) return isAllowed ? allowed(before) : deniedFor(before)
-        const lasts = mayPayLess || (isAllowed && blockedUntil < seen.lastsUntil)
+        const lasts = isShared || (isAllowed && blockedUntil < seen.lastsUntil)
         return behindBlock(deniedFor(before, lasts ? blockedUntil : undefined), blockedUntil)
       }
       return {

@@ -15,6 +15,8 @@ export interface Payer {
   readonly rows: readonly PayingCall[]
   /** Undefined if the call has one row, its own. */
   readonly purse: Purse | undefined
+  /** Whether it is only looked at, because those before it have the whole shared rate. */
+  readonly paysNothing?: true
 }
 
 /** A payer after its rows were sent. */
@@ -88,7 +90,7 @@ export function listOfPayers(
   const groups = shared
     ? [
         groupOf(
-          payers.flatMap(({ rows }) => rows),
+          payers.flatMap(({ rows, paysNothing }) => (paysNothing ? [] : rows)),
           asked,
           // Funds that have the rate may have more rows than these, so less is not all that there is.
           payers.some(({ purse }) => purse && purse.has >= shared.rate)

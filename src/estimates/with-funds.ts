@@ -1,3 +1,4 @@
+import { isRequest } from '../kernel/answers/outcome.ts'
 import { untilDone } from '../kernel/database/retry.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
@@ -5,7 +6,7 @@ import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { tableNameOf } from '../kernel/store/empty-rows.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
-import { isPaidByFunds, type PaidByFunds, type Purse } from './funds.ts'
+import { isPaidByFunds, type PaidByFunds, type PayingCall, type Purse } from './funds.ts'
 import { inTurn } from './in-turn.ts'
 import { paidByFirst } from './paid-by-first.ts'
 import {
@@ -54,7 +55,7 @@ async function sendFound(
   if (paid) return paid
   return untilDone('took from the credits', () =>
     attempt(checker, at, async (tx) => {
-      const sent = await sendPayers(payers, tx, sentWith)
+      const sent = await sendPayers(inOrder(payers, sentWith), tx, sentWith)
       if (sent.status !== 'not charged') return sent
       const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
         const had = purse?.lacked(decisions)
@@ -68,6 +69,25 @@ async function sendFound(
       return isWorthIt ? undefined : sent
     }),
   )
+}
+
+/**
+ * Only looks at what comes after funds that have the whole rate. If others take from the rows of the funds
+ * meanwhile, the funds may have other rows, so the limits after them are not to pay yet. A settlement does not
+ * wait for that.
+ */
+function inOrder(payers: readonly Payer[], { shared }: SentWith): readonly Payer[] {
+  if (!shared || payers.some(({ call }) => call.call.purpose !== 'take')) return payers
+  const last = payers.findIndex(({ purse }) => purse && purse.has >= shared.rate)
+  return payers.map((payer, place) =>
+    last < 0 || place <= last ? payer : { ...payer, rows: payer.rows.map(lookedAt), paysNothing: true },
+  )
+}
+
+function lookedAt(row: PayingCall): PayingCall {
+  // A limit without a row is found by its call.
+  if (!isRequest(row.call)) return row
+  return { ...row, pays: undefined, call: { ...row.call, rate: 0, reserved: 0, purpose: 'look' } }
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

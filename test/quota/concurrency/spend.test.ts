@@ -110,6 +110,24 @@ describe('a cost of two credits, of which others take some while it waits', () =
   })
 })
 
+test.each([false, true])(
+  'credits before what is billed pay as long as they have something, named: %s',
+  async (named) => {
+    const config = { db: database.db, timeout: false, cleanupProbability: 0 } as const
+    const credits = new Credits({ ...config, prefix: `before billed ${named}`, dated: true })
+    const limiter = Ratelimit.fixedWindow(Number.POSITIVE_INFINITY, '30d')
+    const billed = new Ratelimit({ ...config, limiter, prefix: `billed ${named}` })
+    for (let grant = 0; grant < 8; grant++) await credits.grant('org', 5, { id: `${grant}`, priority: grant })
+    const requests = [credits, billed].map((ratelimit) => ({ ratelimit, key: 'org' }))
+    const call = (_: unknown, place: number) =>
+      spend(requests, { rate: 5, ...(named ? { id: `job ${place}`, expires: '1h' } : {}) } as const)
+    const spent = await Promise.all(Array.from({ length: 10 }, call))
+    const paid = spent.map(({ granted }) => granted.join(' '))
+    expect(paid.toSorted()).toEqual([...Array(2).fill('0 5'), ...Array(8).fill('5 0')])
+    expect(await billed.getRemaining('org')).toMatchObject({ used: 10 })
+  },
+)
+
 test.each([
   { taken: 6, rate: 10, paid: [3, 7], left: [0, 2] },
   { taken: 10, rate: 10, paid: [3, 5], left: [0, 0] },
