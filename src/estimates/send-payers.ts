@@ -15,7 +15,7 @@ export interface Payer {
   readonly rows: readonly PayingCall[]
   /** Undefined if the call has one row, its own. */
   readonly purse: Purse | undefined
-  /** Whether it is only looked at, because those before it have the whole shared rate. */
+  /** Whether it pays nothing of the shared rate, because those before it have all of it. */
   readonly paysNothing?: true
 }
 

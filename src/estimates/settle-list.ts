@@ -92,10 +92,11 @@ function answerAt(place: number, settled: readonly Settled[], sent: SentPayers):
   const { call, purse, decisions } = payers[place] as SentPayer
   if (purse) return purse.answer(decisions, sent.status).answer as Allowed
   const { rowOf, unlimited } = sent.asked
-  const row = rowOf.get(call)
+  const rowIn = ({ rows: [first = call] }: SentPayer) => rowOf.get(first)
+  const row = rowIn(payers[place] as SentPayer)
   if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
   const outcome = partsOf(row, found(sent.found.looks, row)).at(-1) as Outcome
-  const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as SentPayer).call) === row)
+  const ofRow = settled.filter((_, other) => rowIn(payers[other] as SentPayer) === row)
   if (ofRow[0] === own) return settledAnswer(outcome, sumOfSettled(ofRow), row.reporting)
   // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
   const decision = { ...outcome.decision, ended: undefined }

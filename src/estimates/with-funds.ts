@@ -72,22 +72,21 @@ async function sendFound(
 }
 
 /**
- * Only looks at what comes after funds that have the whole rate. If others take from the rows of the funds
- * meanwhile, the funds may have other rows, so the limits after them are not to pay yet. A settlement does not
- * wait for that.
+ * Takes nothing from what comes after funds that have the whole rate. If others take from the rows of the funds
+ * meanwhile, the funds may have other rows, so the limits after them are not to pay yet.
  */
 function inOrder(payers: readonly Payer[], { shared }: SentWith): readonly Payer[] {
-  if (!shared || payers.some(({ call }) => call.call.purpose !== 'take')) return payers
-  const last = payers.findIndex(({ purse }) => purse && purse.has >= shared.rate)
+  const last = shared ? payers.findIndex(({ purse }) => purse && purse.has >= shared.rate) : -1
   return payers.map((payer, place) =>
-    last < 0 || place <= last ? payer : { ...payer, rows: payer.rows.map(lookedAt), paysNothing: true },
+    last < 0 || place <= last ? payer : { ...payer, rows: payer.rows.map(unpaying), paysNothing: true },
   )
 }
 
-function lookedAt(row: PayingCall): PayingCall {
+/** The row, which may still settle what it has reserved. */
+function unpaying(row: PayingCall): PayingCall {
   // A limit without a row is found by its call.
   if (!isRequest(row.call)) return row
-  return { ...row, pays: undefined, call: { ...row.call, rate: 0, reserved: 0, purpose: 'look' } }
+  return { ...row, pays: undefined, call: { ...row.call, rate: 0, reserved: Math.min(row.call.reserved, 0) } }
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

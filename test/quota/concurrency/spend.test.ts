@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Credits } from '../../../src/credits/index.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import type { Database } from '../../../src/kernel/database/database.ts'
@@ -127,6 +128,27 @@ test.each([false, true])(
     expect(await billed.getRemaining('org')).toMatchObject({ used: 10 })
   },
 )
+
+test('credits before what is billed pay what costs are above their estimates', async () => {
+  const config = { db: database.db, timeout: false, cleanupProbability: 0 } as const
+  const credits = new Credits({ ...config, prefix: 'before billed costs', dated: true })
+  const limiter = calendarWindow(Number.POSITIVE_INFINITY, 'year')
+  const billed = new Ratelimit({ ...config, limiter, prefix: 'billed costs' })
+  const requests = [credits, billed].map((ratelimit) => ({ ratelimit, key: 'org' }))
+  const range = Array.from({ length: 10 }, (_, place) => place)
+  const named = (place: number) => ({ id: `job ${place}`, expires: '1h' }) as const
+  const spent = await Promise.all(range.map((place) => spend(requests, { rate: 1, ...named(place) })))
+  expect(spent.map(({ granted }) => granted)).toEqual(range.map(() => [0, 1]))
+  for (const grant of range.slice(2)) await credits.grant('org', 5, { id: `${grant}`, priority: grant })
+  const settled = await Promise.all(spent.flatMap((each) => (each.success ? [each.commit(6)] : [])))
+  const paid = settled.map(({ granted }) => granted.join(' '))
+  expect(paid.toSorted()).toEqual([...Array(2).fill('0 6'), ...Array(8).fill('5 1')])
+  expect(await billed.getRemaining('org')).toMatchObject({ used: 20 })
+  const reserved = await database.rows(
+    `select prev_count from rate_limit_ephemeral where prefix = 'billed costs'`,
+  )
+  expect(reserved).toEqual([{ prev_count: '0' }])
+})
 
 test.each([
   { taken: 6, rate: 10, paid: [3, 7], left: [0, 2] },
