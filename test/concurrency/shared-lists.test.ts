@@ -257,7 +257,7 @@ test('a row that others hold delays its own lists only', async () => {
   }
 })
 
-test('a list that waits for a row holds no other row meanwhile', async () => {
+test('a list that waits for a row keeps nobody waiting for its other rows', async () => {
   const [here, elsewhere] = [database.connect(2), database.connect(2)]
   const limitsOn = ({ db }: { readonly db: Database }, timeout?: number) => {
     const options = { db, limiter: Ratelimit.fixedWindow(100, '1d'), ...(timeout ? { timeout } : {}) }
@@ -268,18 +268,20 @@ test('a list that waits for a row holds no other row meanwhile', async () => {
       { ratelimit: everybody, key: 'all' },
       { ratelimit: users, key },
     ])
-  const [waiting, other] = [limitsOn(here), limitsOn(elsewhere, 5_000)]
+  const [waiting, beside, other] = [limitsOn(here), limitsOn(here, 5_000), limitsOn(elsewhere, 5_000)]
   await known(waiting.everybody, ['all'])
   await known(waiting.users, ['held', 'free'])
-  let held: Promise<LimitAllResult<unknown>> | undefined
+  let held: Promise<readonly LimitAllResult<unknown>[]> | undefined
   await database.db.transaction(async (tx) => {
     await waiting.users.limit('held', { tx })
-    held = call(waiting, 'held')
+    held = Promise.all([call(waiting, 'held'), call(waiting, 'held')])
     await untilWaitingLong()
+    expect(await call(beside, 'free')).toMatchObject({ success: true })
     expect(await call(other, 'free')).toMatchObject({ success: true })
-    expect(await other.everybody.limit('all')).toMatchObject({ remaining: 98 })
+    expect(await other.everybody.limit('all')).toMatchObject({ remaining: 97 })
   })
-  expect(await held).toMatchObject({ success: true, results: [{ remaining: 97 }, { remaining: 98 }] })
+  const results = [96, 95].map((remaining, place) => [{ remaining }, { remaining: 98 - place }])
+  expect(await held).toMatchObject(results.map((each) => ({ success: true, results: each })))
 })
 
 /** Longer than a statement for new rows waits. */

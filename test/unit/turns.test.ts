@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { QueuedList } from '../../src/kernel/queue/fitting-lists.ts'
 import { type Turn, Turns } from '../../src/kernel/queue/turns.ts'
 
@@ -26,7 +26,7 @@ interface Named extends QueuedList {
 interface Alone {
   readonly name: string
   readonly found: string | undefined
-  mayWait(): Promise<void>
+  mayWait(held?: readonly string[]): Promise<void>
   end(): Promise<void>
 }
 
@@ -52,7 +52,7 @@ function turnsOf() {
           resolve(`${name} alone`)
           return settled()
         }
-        alone.push({ name, found, mayWait, end })
+        alone.push({ name, found, mayWait: (held = []) => mayWait(held), end })
       }),
   )
   return { turns, sent, alone }
@@ -395,4 +395,50 @@ test('at most 1,000 lists wait for one row, which leaves room for others', () =>
   const refused = expect.objectContaining({ code: 'OVERLOADED', contended: true })
   expect(() => turns.enter(list('one more', ['b', 'a']))).toThrow(refused)
   expect(turns.enter(list('another', ['b'])).isBehind).toBe(false)
+})
+
+describe('a list that waits for a held row', () => {
+  /** The first of them waits, and has left the common row. The others go on. */
+  async function waiting(...owns: readonly string[]) {
+    const made = turnsOf()
+    const { turns, sent, alone } = made
+    const entered = owns.map((own, place) => turns.enter(list(`${place}`, ['everybody', own])))
+    await settled()
+    await sent[0]?.end(['0'])
+    expect(alone.map(({ name }) => name)).toEqual(['0'])
+    await alone[0]?.mayWait(['held'])
+    await settled()
+    /** Those that were sent since then. */
+    const since = () => sent.slice(1).map(({ lists }) => lists)
+    return { ...made, entered, since }
+  }
+
+  test('keeps only those waiting that have the same row, until it is decided', async () => {
+    const { turns, sent, alone, since } = await waiting('held', 'held', 'free')
+    turns.enter(list('later', ['held', 'everybody']))
+    expect(since()).toEqual([['2']])
+    await sent[1]?.end()
+    expect(since()).toEqual([['2']])
+    await alone[0]?.end()
+    expect(since()).toEqual([['2'], ['1']])
+    await sent[2]?.end()
+    expect(since()).toEqual([['2'], ['1'], ['later']])
+  })
+
+  test('and those behind it that give up leave the others in their order', async () => {
+    const { turns, alone, entered, since } = await waiting('held', 'held', 'held', 'held')
+    turns.enter(list('too', ['everybody', 'held']))
+    entered[1]?.giveUp()
+    entered[3]?.giveUp()
+    expect(since()).toEqual([])
+    await alone[0]?.end()
+    expect(since()).toEqual([['2']])
+  })
+
+  test('counts those behind it', async () => {
+    const { turns } = await waiting('held')
+    for (let i = 0; i < 1_000; i++) turns.enter(list(`${i}`, ['everybody', 'held']))
+    expect(() => turns.enter(list('one more', ['held']))).toThrow('1000 calls of this key')
+    expect(turns.enter(list('other', ['everybody', 'own']))).toMatchObject({ isBehind: false })
+  })
 })

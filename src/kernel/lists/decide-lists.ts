@@ -52,7 +52,7 @@ export const decideLists: DecideTogether<SharedList, Found> = async (lists, isCo
 export function decideAlone(
   { list, watch, ended }: SentList,
   found: Found | undefined,
-  mayWait: () => Promise<void>,
+  mayWait: (held: readonly string[]) => Promise<void>,
 ): Promise<Found> {
   let first = found
   const charging = async () => {
@@ -64,7 +64,7 @@ export function decideAlone(
     })
     if (free) return free
     list.onSend(false, true)
-    await mayWait()
+    await mayWait(list.held.map(({ row }) => row))
     while (list.held.length > 0) {
       const begunAt = performance.now()
       await retrying(() => untilFree(list))

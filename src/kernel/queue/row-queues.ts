@@ -10,6 +10,11 @@ export interface Waiter<Batch> {
 interface RowQueue<One, Batch> {
   readonly waiting: One[]
   batch: Batch | undefined
+  /**
+   * Those that wait for the row, if the batch waits for it too. They are in no other queue, because they would
+   * keep others waiting there.
+   */
+  parked: One[] | undefined
 }
 
 /** A queue for each row. A waiter with several rows goes on when all of them are free. */
@@ -17,13 +22,40 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
   readonly #queues = new Map<string, RowQueue<One, Batch>>()
 
   longest(rows: readonly string[]): number {
-    return rows.reduce((most, row) => Math.max(most, this.#queues.get(row)?.waiting.length ?? 0), 0)
+    return rows.reduce((most, row) => {
+      const { waiting, parked = [] } = this.#queues.get(row) ?? { waiting: [] }
+      return Math.max(most, waiting.length + parked.length)
+    }, 0)
   }
 
   enter(one: One): void {
+    one.first = 0
+    const parked = this.#parkedFor(one)
+    if (parked) {
+      parked.push(one)
+      return
+    }
     for (const row of one.rows) {
       if (this.#queueOf(row).waiting.push(one) === 1) one.first++
     }
+  }
+
+  /** Parks those that wait for the row, whose batch waits for others. Returns the rows that they leave. */
+  park(row: string): readonly string[] {
+    const queue = this.#queueOf(row)
+    queue.parked ??= []
+    const leaving = [...queue.waiting]
+    for (const one of leaving) this.dequeue(one)
+    for (const one of leaving) this.enter(one)
+    return leaving.flatMap(({ rows }) => rows)
+  }
+
+  #parkedFor({ rows }: One): One[] | undefined {
+    for (const row of rows) {
+      const parked = this.#queues.get(row)?.parked
+      if (parked) return parked
+    }
+    return undefined
   }
 
   /** Puts it back, before all others of its rows. */
@@ -58,8 +90,14 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
   dequeue(one: One): readonly One[] {
     const found: One[] = []
     for (const row of one.rows) {
-      const { waiting } = this.#queueOf(row)
+      const { waiting, parked } = this.#queueOf(row)
+      if (parked?.includes(one)) {
+        parked.splice(parked.indexOf(one), 1)
+        return found
+      }
       const place = waiting.indexOf(one)
+      // It may be parked for another row.
+      if (place < 0) continue
       waiting.splice(place, 1)
       const [next] = waiting
       if (place > 0 || !next) continue
@@ -72,7 +110,10 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
   end(rows: readonly string[], batch: Batch): void {
     for (const row of rows) {
       const queue = this.#queues.get(row)
-      if (queue?.batch === batch) queue.batch = undefined
+      if (queue?.batch !== batch) continue
+      const { parked = [] } = queue
+      queue.batch = queue.parked = undefined
+      for (const one of parked) this.enter(one)
     }
   }
 
@@ -88,7 +129,7 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
   #queueOf(row: string): RowQueue<One, Batch> {
     const known = this.#queues.get(row)
     if (known) return known
-    const queue: RowQueue<One, Batch> = { waiting: [], batch: undefined }
+    const queue: RowQueue<One, Batch> = { waiting: [], batch: undefined, parked: undefined }
     this.#queues.set(row, queue)
     return queue
   }

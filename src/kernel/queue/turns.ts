@@ -23,12 +23,13 @@ export type DecideTogether<List, Found> = (
 
 /**
  * Decides a list by itself, which a statement has left undecided with what it found. `mayWait` resolves when
- * the list may wait for rows that others hold. Until then it has no slot.
+ * the list may wait for rows that others hold. Until then it has no slot. Lists go on that wait for its other
+ * rows, if it names those that are `held`.
  */
 export type DecideAlone<List, Found> = (
   list: List,
   found: Found | undefined,
-  mayWait: () => Promise<void>,
+  mayWait: (held: readonly string[]) => Promise<void>,
 ) => Promise<Found>
 
 export interface Turn<Found> {
@@ -94,13 +95,13 @@ export class Turns<List extends QueuedList, Found> {
   #beginAlone(one: WaitingList<List, Found>, batch: ListBatch<List, Found>): void {
     this.#waiting--
     this.#queues.start(one, batch)
-    this.#finish(one, () => this.#mayWait(batch)).then(() => this.#end(batch))
+    this.#finish(one, (held) => this.#mayWait(batch, held)).then(() => this.#end(batch))
   }
 
   /** Decides the list by statements of its own. */
   #finish(
     { list, found, come, fail }: WaitingList<List, Found>,
-    mayWait: () => Promise<void>,
+    mayWait: (held: readonly string[]) => Promise<void>,
   ): Promise<void> {
     return this.#decideAlone(list, found, mayWait).then(come, fail)
   }
@@ -200,10 +201,14 @@ export class Turns<List extends QueuedList, Found> {
   }
 
   #free(batch: ListBatch<List, Found>): void {
-    const rows = batch.lists.flatMap((list) => list.rows)
+    this.#freeRows(batch, () => true)
+    this.#startSoon()
+  }
+
+  #freeRows(batch: ListBatch<List, Found>, isFree: (row: string) => boolean): void {
+    const rows = batch.lists.flatMap((list) => list.rows).filter(isFree)
     this.#queues.end(rows, batch)
     this.#goOn(rows)
-    this.#startSoon()
   }
 
   #goOn(rows: readonly string[]): void {
@@ -213,9 +218,11 @@ export class Turns<List extends QueuedList, Found> {
     }
   }
 
-  #mayWait(batch: ListBatch<List, Found>): Promise<void> {
+  #mayWait(batch: ListBatch<List, Found>, held: readonly string[]): Promise<void> {
     batch.slots.leave(batch)
     batch.slots = this.#patient
+    if (held.length > 0) this.#freeRows(batch, (row) => !held.includes(row))
+    for (const row of held) this.#goOn(this.#queues.park(row))
     this.#startSoon()
     return new Promise((resolve) => {
       this.#patient.enter(batch, resolve)
