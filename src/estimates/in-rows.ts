@@ -44,7 +44,7 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
     try {
       return await settleOpen(open, settling, tx)
     } catch (error) {
-      // It says nothing if another process was faster, and has brought the other plan.
+      // Another process may have settled them, before others gave the key another plan.
       const now =
         error instanceof RatelimitError && error.code === 'OTHER_PLAN' && (await readOpened(named, tx))
       if (now && isSettled(now)) return repeated(named, now, settling, tx)
