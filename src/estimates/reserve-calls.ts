@@ -1,14 +1,14 @@
 import type { Allowed, LimitAllResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { decideAll } from '../kernel/lists/limit-all.ts'
-import { combined } from '../kernel/lists/requests.ts'
+import { callsOf, combined } from '../kernel/lists/requests.ts'
+import type { Requested } from '../kernel/options/calls.ts'
 import { estimateOf, namingOf } from './estimate.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { chargeNamed } from './named.ts'
-import type { ReserveAllOptions } from './options.ts'
+import { type ReserveAllOptions, reserveRequest } from './options.ts'
 import type { SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
 
@@ -42,12 +42,12 @@ export type ReservedAll<Request> =
   | (LimitAllResult<Request> & { readonly success: false })
 
 /** Charges the rates of all calls as estimates, or of none. They are settled together. */
-export async function reserveCalls<Request>(
+export async function reserveCalls<Request extends Requested>(
   requests: readonly Request[],
-  calls: readonly LimiterCall[],
   options: ReserveAllOptions,
 ): Promise<ReservedAll<Request>> {
   const { tx, once } = options
+  const calls = await callsOf(requests, reserveRequest)
   const estimates = calls.map(estimateOf)
   const name = namingOf(options)
   const charged = name && (await own(chargeNamed(estimates, name, tx)))

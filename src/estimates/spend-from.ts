@@ -12,8 +12,10 @@ import { own, RatelimitError } from '../kernel/errors.ts'
 import { blockedUntil, withoutRow } from '../kernel/lists/combined-calls.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { shareOf } from '../kernel/lists/parts.ts'
+import { callsOf } from '../kernel/lists/requests.ts'
 import type { Group } from '../kernel/lists/sending.ts'
 import { type Source, spareOf } from '../kernel/lists/shares.ts'
+import type { Requested } from '../kernel/options/calls.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Decision } from '../kernel/store/call.ts'
 import { type Opening, remember } from './charged.ts'
@@ -21,7 +23,7 @@ import { estimateOf, namingOf } from './estimate.ts'
 import type { PaidByFunds } from './funds.ts'
 import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import { checkNames, notesOf, openingsOf, settleOf } from './named.ts'
-import type { Naming, SpendOptions } from './options.ts'
+import { type Naming, type SpendOptions, spendRequest } from './options.ts'
 import { type Payer, type SentPayer, type SentPayers, sharesIn } from './send-payers.ts'
 import type { CommitSpentOptions, SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
@@ -94,7 +96,8 @@ export interface SettledSpending {
 }
 
 /** Takes one rate from several limits in their order, or takes nothing. */
-export async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+export async function spendFrom(requests: readonly Requested[], options: SpendOptions): Promise<Spent> {
+  const calls = await callsOf(requests, spendRequest, options.rate)
   return await own(watched(calls, options.tx, () => spendTogether(calls, options), spentReports))
 }
 

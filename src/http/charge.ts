@@ -1,13 +1,10 @@
-import { reserveRequest } from '../estimates/options.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import type { Once } from '../kernel/options/calls.ts'
 import { limitAll } from '../limit-all.ts'
 import { type CostingRequest, limitOf } from './read-limit.ts'
 
-const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/reserve-calls.ts')]),
-)
+const reserving = /* @__PURE__ */ onFirstUse(() => import('../estimates/reserve-calls.ts'))
 
 /** The answers to a request's checks, and how to settle their charges. */
 export interface ChargedRequest {
@@ -47,8 +44,8 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
 }
 
 async function reserveSeveral(requests: readonly CostingRequest[]): Promise<ChargedRequest> {
-  const [{ callsOf }, { reserveCalls }] = await loaded()
-  const reserved = await reserveCalls(requests, await callsOf(requests, reserveRequest), {})
+  const { reserveCalls } = await reserving()
+  const reserved = await reserveCalls(requests, {})
   const { success, results } = reserved
   if (!success) return { results }
   const isKept = requests.some((request, place) => keepsReserved(request, results[place]))

@@ -1,12 +1,10 @@
-import { reserveAll as names, type ReserveAllOptions, reserveRequest } from '../estimates/options.ts'
+import { reserveAll as names, type ReserveAllOptions } from '../estimates/options.ts'
 import type { ReservedAll } from '../estimates/reserve-calls.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditReserveRequest, ReserveRequest } from './requests.ts'
 
-const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/reserve-calls.ts')]),
-)
+const reserving = /* @__PURE__ */ onFirstUse(() => import('../estimates/reserve-calls.ts'))
 
 /**
  * Charges estimates to several limits, all or none, as `limitAll` does. When the costs are known,
@@ -58,6 +56,6 @@ export async function reserveAll(
   options: ReserveAllOptions = {},
 ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
   checkOptions(options, names)
-  const [{ callsOf }, { reserveCalls }] = await loaded()
-  return await reserveCalls(requests, await callsOf(requests, reserveRequest), options)
+  const { reserveCalls } = await reserving()
+  return await reserveCalls(requests, options)
 }

@@ -1,12 +1,9 @@
 import type { SettledAll } from '../estimates/costs.ts'
-import { spendRequest } from '../estimates/options.ts'
 import type { SettleOptions } from '../estimates/settle-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
-const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/by-name.ts')]),
-)
+const byName = /* @__PURE__ */ onFirstUse(() => import('../estimates/by-name.ts'))
 
 /**
  * Settles by their name what `reserveAll` or `spend` has charged, all or nothing: from any process, and once.
@@ -45,6 +42,6 @@ export async function settle(
   id: string,
   options: SettleOptions,
 ): Promise<SettledAll> {
-  const [{ callsOf }, { settleNames }] = await loaded()
-  return await settleNames(requests, await callsOf(requests, spendRequest, 0), id, options)
+  const { settleNames } = await byName()
+  return await settleNames(requests, id, options)
 }

@@ -1,12 +1,10 @@
-import { spend as names, type SpendOptions, spendRequest } from '../estimates/options.ts'
+import { spend as names, type SpendOptions } from '../estimates/options.ts'
 import type { Spent } from '../estimates/spend-from.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import type { CreditSpendRequest, SpendRequest } from './requests.ts'
 
-const loaded = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('../kernel/lists/requests.ts'), import('../estimates/spend-from.ts')]),
-)
+const spending = /* @__PURE__ */ onFirstUse(() => import('../estimates/spend-from.ts'))
 
 /**
  * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes all
@@ -47,6 +45,6 @@ export async function spend(
   options: SpendOptions,
 ): Promise<Spent> {
   checkOptions(options, names)
-  const [{ callsOf }, { spendFrom }] = await loaded()
-  return await spendFrom(await callsOf(requests, spendRequest, options.rate), options)
+  const { spendFrom } = await spending()
+  return await spendFrom(requests, options)
 }
