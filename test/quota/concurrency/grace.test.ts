@@ -93,7 +93,7 @@ async function estimate(
   return { settle, end }
 }
 
-test.each(CASES)(
+test.concurrent.each(CASES)(
   'a cost of $cost of $what, settled $how: a period that ends while it waits for its row is corrected',
   async (each) => {
     const { what, isList, how, cost } = each

@@ -5,6 +5,7 @@ import { execute } from '../../../src/kernel/database/run.ts'
 import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { times } from '../../support/runs.ts'
 import { fakeTime, useFakeTime } from '../../support/timers.ts'
 
 const database = useDatabase()
@@ -179,7 +180,7 @@ test('calls under any plan, alone and in transactions: no grant while the limit 
   const jobs = slots('any plan', 1)
   const all: Held[] = []
   const tooMany: string[] = []
-  const endsAt = performance.now() + 3000
+  const endsAt = performance.now() + times(3000)
   const worker = async (client: ReturnType<typeof database.connect>) => {
     while (performance.now() < endsAt || all.length <= 50) {
       const limit = 1 + Math.floor(Math.random() * 4)
