@@ -59,7 +59,7 @@ export function checkHashKeys(value: unknown, name: string): void {
 export function checkThresholds(value: unknown, name: string): void {
   checkOption(
     Array.isArray(value) && Array.from(value).every(isThreshold),
-    `${name} must be a list of shares above 0, { used } above 0, and { left } of 0 or more.`,
+    `${name} must be a list of shares above 0 and below 10 (80 % is 0.8), { used } above 0, and { left } of 0 or more.`,
   )
 }
 
@@ -82,9 +82,10 @@ function isLayer(layer: unknown): layer is Layer {
 }
 
 function isThreshold(value: unknown): boolean {
-  const isObject = typeof value === 'object' && value !== null
-  const [[name, amount] = [], ...others] = isObject ? Object.entries(value) : [['used', value]]
-  if (others.length > 0 || !Number.isFinite(amount)) return false
+  // A share of 10 and more is meant as a percentage, and would never be reached.
+  if (typeof value === 'number') return value > 0 && value < 10
+  const [[name, amount] = [], ...others] = Object.entries<unknown>(Object(value))
+  if (others.length > 0 || typeof amount !== 'number' || !Number.isFinite(amount)) return false
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
 }
 

@@ -58,13 +58,13 @@ export interface NoPeriods extends Pick<Sweeping, 'cleanupProbability'> {
 
 export interface Reporting {
   /**
-   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. `crossed` in the answer
-   * of a call has the thresholds that the call has crossed. A calendar window crosses each once a period,
-   * unless it is reset. Other limits cross it again when something was given back and used again, and credits
-   * also after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing,
-   * but its `commit` does; of dated credits an estimate crosses. With reservations, use a calendar window or
-   * undated credits, because other limits may then report a threshold too early, twice or never. A share of
-   * credits is a share of all their grants. Default: none.
+   * Shares of the limit, below 10, and amounts: `[0.8, { used: 10_000 }, { left: 100 }]`. `crossed` in the
+   * answer of a call has the thresholds that the call has crossed. A calendar window crosses each once a
+   * period, unless it is reset. Other limits cross it again when something was given back and used again, and
+   * credits also after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses
+   * nothing, but its `commit` does; of dated credits an estimate crosses. With reservations, use a calendar
+   * window or undated credits, because other limits may then report a threshold too early, twice or never. A
+   * share of credits is a share of all their grants. Default: none.
    */
   readonly thresholds?: readonly Threshold[]
 }

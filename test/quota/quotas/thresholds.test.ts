@@ -435,7 +435,7 @@ test('a threshold that is given twice is reported once', async () => {
 })
 
 test.each([
-  ...[0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8', null, {}, [], [1]],
+  ...[0, -0.1, 10, 80, Number.NaN, Number.POSITIVE_INFINITY, '0.8', null, {}, [], [1]],
   ...[{ used: 0 }, { left: -1 }, { left: '5' }, { used: Number.NaN }, { used: 5, left: 5 }, { spent: 5 }],
 ] as never[])('%j is refused', (share) => {
   expect(() => quotaOn(database, TEN['fixed window'], { thresholds: [0.5, share] })).toThrow(
