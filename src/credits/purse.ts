@@ -1,7 +1,7 @@
 import type { FoundRow, FundsTaking, PayingFunds, Purse } from '../estimates/funds.ts'
 import { chargeAll } from '../estimates/send-calls.ts'
 import type { PaidPart } from '../kernel/answers/answer.ts'
-import { behindBlock } from '../kernel/answers/blocked.ts'
+import { behindBlock } from '../kernel/answers/capacity.ts'
 import { afterCalls, paidWith } from '../kernel/answers/outcome.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import type { Source } from '../kernel/lists/shares.ts'

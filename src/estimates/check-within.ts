@@ -1,10 +1,10 @@
 import { AnswerTo } from '../kernel/answers/answer.ts'
 import { type Outcome, paidWith } from '../kernel/answers/outcome.ts'
 import { Timeout } from '../kernel/engine/bounds.ts'
-import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { denialAt } from '../kernel/engine/gate.ts'
 import { degraded } from '../kernel/engine/layers.ts'
-import { denialAt } from '../kernel/lists/at-gate.ts'
+import { RunningTime } from '../kernel/engine/within-timeout.ts'
 import { type Attempt, attemptOf } from './attempt.ts'
 import { giveBackUnread } from './give-back.ts'
 
@@ -19,7 +19,7 @@ export function checkWithin(
   const { reporting } = checker.terms
   const ownMs = checker.alone.bounds?.time.ms ?? Number.POSITIVE_INFINITY
   const isRest = leftMs < ownMs
-  const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
+  const time = new RunningTime(new Timeout(Math.min(leftMs, ownMs)))
   const bounds = { time, signal, isRest }
   const giveBack = async (outcome: Outcome) => {
     // A late grant pays for the call if `onError` has let it pass.

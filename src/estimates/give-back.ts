@@ -1,7 +1,7 @@
 import type { Answered } from '../kernel/answers/answer.ts'
-import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { publishError } from '../kernel/engine/watch.ts'
+import { RunningTime } from '../kernel/engine/within-timeout.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
@@ -19,7 +19,7 @@ export async function giveBackUnread(
     return own.answer.success && own.paid.rate > 0 ? [chargedBy(each, own, false)] : []
   })
   if (charged.length === 0) return
-  const time = new CallTime(UNHURRIED.time)
+  const time = new RunningTime(UNHURRIED.time)
   try {
     await settle(charged, { costs: { each: charged.map(() => 0) } }, time)
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { addUp } from '../kernel/lists/add-up.ts'
-import { rowsInLockOrder } from '../kernel/lists/lock-order.ts'
+import { rowsInLockOrder } from '../kernel/lists/sending.ts'
 import { insertEmpty, removeEmpty } from '../kernel/store/empty-rows.ts'
 
 /**

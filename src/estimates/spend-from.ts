@@ -1,5 +1,5 @@
 import { type Answered, AnswerTo, denialUntil } from '../kernel/answers/answer.ts'
-import { behindBlock, blockedUntilOf } from '../kernel/answers/blocked.ts'
+import { behindBlock, blockedUntilOf } from '../kernel/answers/capacity.ts'
 import { paidWith } from '../kernel/answers/outcome.ts'
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'

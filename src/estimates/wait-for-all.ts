@@ -5,10 +5,9 @@ import type { Database } from '../kernel/database/database.ts'
 import { channels } from '../kernel/diagnostics.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
 import { Timeout, timedOut } from '../kernel/engine/bounds.ts'
-import { CallTime } from '../kernel/engine/call-time.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { degraded, watched } from '../kernel/engine/layers.ts'
-import { shortestTimeoutOf } from '../kernel/engine/within-timeout.ts'
+import { RunningTime, shortestTimeoutOf } from '../kernel/engine/within-timeout.ts'
 import { own } from '../kernel/errors.ts'
 import { idCall } from '../kernel/lists/ids.ts'
 import { answerTogether, reportsOf } from '../kernel/lists/limit-all.ts'
@@ -109,7 +108,7 @@ async function attemptWithin(
 ): Promise<Attempt> {
   const [{ checker }] = calls as readonly [LimiterCall]
   const { bounds } = shortestTimeoutOf(calls.map(({ checker }) => checker)).alone
-  const time = new CallTime(bounds?.time ?? new Timeout(Number.POSITIVE_INFINITY))
+  const time = new RunningTime(bounds?.time ?? new Timeout(Number.POSITIVE_INFINITY))
   const answers = answerTogether(calls, time, [id]).finally(() => time.stop())
   const found = await unlessOver(answers, endsInMs, signal, () => {
     if (id) return

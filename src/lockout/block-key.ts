@@ -1,5 +1,5 @@
 import { usageOf } from '../kernel/answers/answer.ts'
-import { behindBlock } from '../kernel/answers/blocked.ts'
+import { behindBlock } from '../kernel/answers/capacity.ts'
 import { afterCalls } from '../kernel/answers/outcome.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'

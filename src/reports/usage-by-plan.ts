@@ -1,5 +1,5 @@
 import { usageOf } from '../kernel/answers/answer.ts'
-import { behindBlock } from '../kernel/answers/blocked.ts'
+import { behindBlock } from '../kernel/answers/capacity.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { groupBy } from '../kernel/base/arrays.ts'
 import { uncharged } from '../kernel/database/database-error.ts'

@@ -1,6 +1,6 @@
 import type { AnyCredits } from '../any-credits.ts'
 import { usageOf } from '../kernel/answers/answer.ts'
-import { behindBlock } from '../kernel/answers/blocked.ts'
+import { behindBlock } from '../kernel/answers/capacity.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { uncharged } from '../kernel/database/database-error.ts'

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { QueuedList } from '../../src/kernel/queue/fitting-lists.ts'
 import { type Turn, Turns } from '../../src/kernel/queue/turns.ts'
+import type { QueuedList } from '../../src/kernel/queue/waiting-list.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
 //

@@ -3,8 +3,15 @@ import { isEndless, startIn } from '../limits/limiter.ts'
 import { type Snapshot, whenAvailable } from '../limits/search.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy } from '../store/call.ts'
-import { blockedIn, blockedUntilOf } from './blocked.ts'
-import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacity.ts'
+import {
+  availableIn,
+  blockedIn,
+  blockedUntilOf,
+  capacityOf,
+  remainingOf,
+  unitsIn,
+  usedIn,
+} from './capacity.ts'
 import { allowedWith, deniedUntil } from './made.ts'
 import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'

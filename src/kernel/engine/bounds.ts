@@ -2,10 +2,16 @@ import type { Outcome } from '../answers/outcome.ts'
 import { type Deadline, MAX_TIMER_MS, type Timed, waitsOf } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-import type { CallDeadline, CallTime } from './call-time.ts'
+
+/** When waits are over. */
+export interface CallTime {
+  readonly isOver: boolean
+  /** Begins a wait, which is told when the time is over. */
+  begin(timed: Timed): Pick<Deadline, 'stop'>
+}
 
 /** A length of time, which restarts for each wait. */
-export class Timeout implements CallDeadline {
+export class Timeout implements CallTime {
   readonly ms: number
   readonly isOver = false
   readonly #begin: (timed: Timed) => Deadline
@@ -36,7 +42,7 @@ export function isCallTime(at: At): at is CallTime {
 /** When to stop waiting for a call. `Late` is the grant that may come after that. */
 export interface Bounds<Late = Outcome> {
   /** When this time is over. */
-  readonly time?: CallDeadline | undefined
+  readonly time?: CallTime | undefined
   /** As soon as this signal aborts. */
   readonly signal?: AbortSignal | undefined
   /** Whether the time is the rest of a caller's wait. Its end says nothing about the database. */

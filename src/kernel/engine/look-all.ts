@@ -1,5 +1,5 @@
 import { usageOf } from '../answers/answer.ts'
-import { behindBlock } from '../answers/blocked.ts'
+import { behindBlock } from '../answers/capacity.ts'
 import { isRequest, unlimitedOutcome } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'

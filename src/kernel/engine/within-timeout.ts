@@ -1,5 +1,5 @@
-import type { At } from './bounds.ts'
-import { CallTime } from './call-time.ts'
+import type { Deadline, Timed } from '../base/deadlines.ts'
+import type { At, CallTime } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
 /**
@@ -14,7 +14,7 @@ export async function withinTimeout<T>(
   const [first] = checkers
   const timeout = first && shortestTimeoutOf(checkers).alone.bounds?.time
   if (!timeout || at !== undefined || first.joined(at)) return work(at)
-  const time = new CallTime(timeout)
+  const time = new RunningTime(timeout)
   try {
     return await work(time)
   } finally {
@@ -30,4 +30,30 @@ export function shortestTimeoutOf(checkers: readonly Checker[]): Checker {
 /** Infinity if there is none. */
 function timeoutOf({ alone }: Checker): number {
   return alone.bounds?.time.ms ?? Number.POSITIVE_INFINITY
+}
+
+/** The time of a call that may take several statements. */
+export class RunningTime implements CallTime, Timed {
+  isOver = false
+  readonly #waits = new Set<Timed>()
+  readonly #deadline: Pick<Deadline, 'stop'>
+
+  constructor(timeout: CallTime) {
+    this.#deadline = timeout.begin(this)
+  }
+
+  begin(timed: Timed): Pick<Deadline, 'stop'> {
+    this.#waits.add(timed)
+    return { stop: () => this.#waits.delete(timed) }
+  }
+
+  over(): void {
+    this.isOver = true
+    for (const timed of this.#waits) timed.over()
+  }
+
+  /** The call has ended. */
+  stop(): void {
+    this.#deadline.stop()
+  }
 }

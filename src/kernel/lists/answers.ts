@@ -7,8 +7,7 @@ import {
   letPass,
   reachedIn,
 } from '../answers/answer.ts'
-import { behindBlock } from '../answers/blocked.ts'
-import { capacityOf } from '../answers/capacity.ts'
+import { behindBlock, capacityOf } from '../answers/capacity.ts'
 import { paidWith, paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'

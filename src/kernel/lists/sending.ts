@@ -1,9 +1,11 @@
 import type { ReportedFacts } from '../answers/thresholds.ts'
+import { sorted } from '../base/arrays.ts'
 import type { Connection, Sending } from '../database/connection.ts'
+import { compareText } from '../sql/calls.ts'
 import type { Commit } from '../sql/guard.ts'
 import type { Pays } from '../sql/list-row.ts'
 import type { Decision, Namespace, Request } from '../store/call.ts'
-import { reachesAll } from '../store/empty-rows.ts'
+import { reachesAll, tableNameOf } from '../store/empty-rows.ts'
 import type { Entry } from '../store/entry.ts'
 import type { Table } from '../store/store.ts'
 
@@ -80,4 +82,18 @@ export const MAX_ROWS = 50
 /** Whether one statement cannot charge the rows, wherever they are. */
 export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
   return rows.length > MAX_ROWS || !reachesAll(rows)
+}
+
+/** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
+export function rowsInLockOrder(rows: readonly RowRequest[]): readonly RowRequest[] {
+  return sorted(rows, compareRows)
+}
+
+function compareRows(one: RowRequest, other: RowRequest): number {
+  return (
+    compareText(tableNameOf(one), tableNameOf(other)) ||
+    Number(one.namespace.comesLast === true) - Number(other.namespace.comesLast === true) ||
+    compareText(one.namespace.prefix, other.namespace.prefix) ||
+    compareText(one.key, other.key)
+  )
 }

@@ -1,5 +1,5 @@
 import { onceFor } from '../base/once.ts'
-import type { QueuedList } from '../queue/fitting-lists.ts'
+import type { QueuedList } from '../queue/waiting-list.ts'
 import type { Watch } from '../queue/waits.ts'
 import type { ListRow } from '../sql/list-row.ts'
 import type { Namespace } from '../store/call.ts'

@@ -1,6 +1,5 @@
 import type { Connection } from '../database/connection.ts'
-import { isCallTime } from '../engine/bounds.ts'
-import type { CallTime } from '../engine/call-time.ts'
+import { type CallTime, isCallTime } from '../engine/bounds.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { withinTimeout } from '../engine/within-timeout.ts'
 

@@ -1,10 +1,8 @@
 import { RatelimitError } from '../errors.ts'
-import { FittingLists, type QueuedList } from './fitting-lists.ts'
 import { RowQueues } from './row-queues.ts'
 import { type Kind, SharedStatements } from './shared-statements.ts'
-import { atEndOfTurn } from './slots.ts'
-import { SlotsInTurn } from './slots-in-turn.ts'
-import { type ListBatch, WaitingList } from './waiting-list.ts'
+import { atEndOfTurn, SlotsInTurn } from './slots.ts'
+import { FittingLists, type ListBatch, type QueuedList, WaitingList } from './waiting-list.ts'
 import { overload } from './waits.ts'
 
 /** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */

@@ -1,4 +1,3 @@
-import type { QueuedList } from './fitting-lists.ts'
 import type { Waiter } from './row-queues.ts'
 import type { CanBeReady } from './shared-statements.ts'
 import type { ConnectionSlots } from './slots.ts'
@@ -39,5 +38,61 @@ export class WaitingList<List extends QueuedList, Found>
       this.come = resolve
       this.fail = reject
     })
+  }
+}
+
+/** The most lists in one statement, and the most rows: enough for a burst, and few enough to keep it short. */
+const MAX_LISTS = 100
+const MAX_SHARED_ROWS = 400
+
+export interface QueuedList {
+  /** The unique names of its rows. */
+  readonly rows: readonly string[]
+  /** Only lists of one kind can share a statement. */
+  readonly kind: string
+  /**
+   * Lists may have a row in common if they agree in this: its limit, and the window that paid what is settled
+   * in it. Undefined for rows that they may not have in common.
+   */
+  readonly shares: readonly (string | undefined)[]
+}
+
+/**
+ * Which lists fit into one statement. They are of one kind. All their rows differ, apart from common rows that
+ * every list has, such as a limit for all users next to a limit for each user.
+ */
+export class FittingLists {
+  #first: QueuedList | undefined
+  #size = 0
+  readonly #rows = new Set<string>()
+  #isCommon: readonly boolean[] = []
+
+  /** Whether the row at each place is the same one for all lists. */
+  get isCommon(): readonly boolean[] {
+    return this.#isCommon
+  }
+
+  get isFull(): boolean {
+    const next = this.#size + 1
+    return next > MAX_LISTS || next * (this.#first?.rows.length ?? 0) > MAX_SHARED_ROWS
+  }
+
+  /** Adds the list if it fits. The first one does, and the second one decides which rows are common. */
+  add(list: QueuedList): boolean {
+    const first = this.#first
+    if (first && (list.kind !== first.kind || this.isFull)) return false
+    const isSame = (row: string, place: number) => row === first?.rows[place]
+    const isCommon = this.#size > 1 ? this.#isCommon : list.rows.map(isSame)
+    const fits = list.rows.every((row, place) => {
+      if (!isCommon[place]) return !this.#rows.has(row)
+      const shared = list.shares[place]
+      return isSame(row, place) && shared !== undefined && shared === first?.shares[place]
+    })
+    if (!fits) return false
+    this.#first ??= list
+    this.#size++
+    this.#isCommon = isCommon
+    for (const row of list.rows) this.#rows.add(row)
+    return true
   }
 }

@@ -12,7 +12,7 @@ import { appliesAt, periodFrom } from '../limits/limiter.ts'
 import { NUMBERS } from '../sql/columns.ts'
 import { ENDED, OTHER } from '../sql/levels.ts'
 import type { Answers, Asked, Decision } from './call.ts'
-import type { CallNumbers } from './numbers.ts'
+import type { CallNumbers } from './values.ts'
 
 // The decisions on calls, as statements have answered them.
 

@@ -10,10 +10,9 @@ import { makeStatement } from '../sql/make.ts'
 import { type TakeSource, takeOneStatement } from '../sql/take.ts'
 import { answersOf } from './answers.ts'
 import { type Answers, type Asked, isNeverDenied, limiterFor, reservedIn } from './call.ts'
-import { numbersOf } from './numbers.ts'
 import { mustSeeAll } from './see-all.ts'
 import type { Target } from './store.ts'
-import { madeValues, manyValues, oneValues, takesLess } from './values.ts'
+import { madeValues, manyValues, numbersOf, oneValues, takesLess } from './values.ts'
 
 // Each function runs one statement.
 

@@ -1,5 +1,7 @@
-import type { Answered } from '../answers/answer.ts'
+import { type Answered, usageOf } from '../answers/answer.ts'
+import type { Usage } from '../answers/results.ts'
 import { onFirstUse } from '../base/once.ts'
+import type { At } from '../engine/bounds.ts'
 import type { Checker, LimiterCall } from '../engine/checker.ts'
 import { isFunded } from '../engine/funds.ts'
 import { answerTo } from '../engine/layers.ts'
@@ -28,4 +30,16 @@ export function answerEach(each: LimiterCall, options: Options): Answered | Prom
 
 async function answerTogether(each: LimiterCall, { once, tx }: Options): Promise<Answered> {
   return (await several()).answerOnce(each, once, tx)
+}
+
+const looking = /* @__PURE__ */ onFirstUse(() => import('../engine/look-all.ts'))
+
+/** Looks at the key of a call, in a statement that calls share. If there is a gate, at that too. */
+export async function lookAtOne(checker: Checker, look: Call, tx: At): Promise<Usage> {
+  if (checker.terms.gate) {
+    const [usage] = await (await looking()).lookAll(checker, [look], tx)
+    return usage as Usage
+  }
+  const { call, decision } = await checker.decide(look, tx)
+  return usageOf(call.limiter, decision)
 }
