@@ -76,8 +76,22 @@ async function emptyPglite(): Promise<TestDatabase> {
 }
 
 async function emptyServerDatabase(serverUrl: string, options: string): Promise<TestDatabase> {
+  const name = await createDatabase(serverUrl, options)
+  return openDatabase(serverUrl, name, () => drop(serverUrl, name))
+}
+
+async function createDatabase(serverUrl: string, options: string): Promise<string> {
   const name = `test_${randomUUID().replaceAll('-', '')}`
   await onServer(serverUrl, `create database ${name} ${options}`)
+  return name
+}
+
+/** @param leave What becomes of it when its connections are closed. */
+async function openDatabase(
+  serverUrl: string,
+  name: string,
+  leave: () => Promise<void>,
+): Promise<TestDatabase> {
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   const ends: (() => Promise<void>)[] = []
@@ -103,7 +117,7 @@ async function emptyServerDatabase(serverUrl: string, options: string): Promise<
     client,
     close: async () => {
       await Promise.all(ends.map((end) => end()))
-      await drop(serverUrl, name)
+      await leave()
     },
   }
 }
@@ -153,10 +167,69 @@ export async function migrate(database: TestDatabase): Promise<void> {
   }
 }
 
+/** As the migrations made them, and no file uses them. Making and dropping one takes longer than most files. */
+const migrated: { readonly name: string; readonly catalogs: string }[] = []
+
+async function migratedOnServer(serverUrl: string): Promise<TestDatabase> {
+  const used = migrated.pop()
+  const name = used?.name ?? (await createDatabase(serverUrl, ''))
+  let { catalogs } = used ?? { catalogs: '' }
+  const database = await openDatabase(serverUrl, name, async () => {
+    const left = await withoutRows(database.url, catalogs)
+    if (left) migrated.push({ name, catalogs: left })
+    else await drop(serverUrl, name)
+  })
+  if (used) return database
+  await migrate(database)
+  catalogs = await catalogsOf(database)
+  return database
+}
+
+/** Whatever a file may have changed, besides rows and the settings of its sessions. */
+const CATALOGS = [
+  ...['class', 'type', 'proc', 'constraint', 'trigger', 'policy', 'attrdef', 'publication', 'extension'].map(
+    (name) => `select pg_${name}::text from pg_${name} where oid >= 16384`,
+  ),
+  ...['namespace', 'event_trigger', 'default_acl', 'db_role_setting'].map(
+    (name) => `select pg_${name}::text from pg_${name}`,
+  ),
+  'select pg_attribute::text from pg_attribute where attrelid >= 16384',
+  'select pg_index::text from pg_index where indexrelid >= 16384',
+  'select (datdba, datacl, datconnlimit)::text from pg_database where datname = current_database()',
+].join(' union all ')
+
+async function catalogsOf({ rows }: Pick<TestDatabase, 'rows'>): Promise<string> {
+  const [found] = await rows(
+    `select md5(string_agg(line, '' order by line)) as md5 from (${CATALOGS}) as all_of (line)`,
+  )
+  return String(found?.['md5'])
+}
+
+const OTHERS = 'select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()'
+
+/** Empties the tables. The result is what the catalogs are then, if nothing but rows was changed. */
+async function withoutRows(url: string, catalogs: string): Promise<string | undefined> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  const rows = async (query: string) => (await client.query(query)).rows
+  try {
+    // Clients have closed their connections before the server knows of it.
+    for (let looks = 0; (await rows(OTHERS)).length > 0; looks++) if (looks > 100) return undefined
+    if ((await catalogsOf({ rows })) !== catalogs) return undefined
+    await client.query('truncate rate_limit_ephemeral, rate_limit_durable')
+    await client.query('select pg_stat_reset()')
+    return await catalogsOf({ rows })
+  } finally {
+    await client.end()
+  }
+}
+
 /** A migrated database for the tests of a file; keys and prefixes keep them apart. */
 export function useDatabase(): TestDatabase {
   const opened = {} as TestDatabase
   beforeAll(async () => {
+    if (inject('sharesDatabases'))
+      return void Object.assign(opened, await migratedOnServer(inject('serverUrl')))
     Object.assign(opened, await emptyDatabase())
     await migrate(opened)
   })

@@ -5,6 +5,8 @@ declare module 'vitest' {
   interface ProvidedContext {
     driver: 'pglite' | 'node-postgres' | 'postgres-js'
     serverUrl: string
+    /** Whether the next file of a process gets the database that another has left, without its rows. */
+    sharesDatabases?: boolean
   }
 }
 

@@ -66,6 +66,9 @@ const SETUP_FILES = ['test/support/pglite-data.mjs']
 
 const root: string = new URL('../..', import.meta.url).pathname
 
+/** Nobody would drop those that are left on a server that was there before. */
+const sharesDatabases = !process.env['DATABASE_URL']
+
 export function project(driver: Driver, drizzle: Drizzle, ...folders: readonly Folder[]): ProjectConfig {
   const hasServer = driver !== 'pglite'
   return {
@@ -74,7 +77,7 @@ export function project(driver: Driver, drizzle: Drizzle, ...folders: readonly F
     test: {
       name: `${driver} ${drizzle}`,
       include: folders.flatMap((folder) => [`test/${folder}/*.test.ts`, `test/*/${folder}/*.test.ts`]),
-      provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
+      provide: { driver, ...(hasServer ? { sharesDatabases } : { serverUrl: '' }) },
       globalSetup: [...(hasServer ? ['test/support/global-setup.ts'] : []), 'test/support/pglite-setup.ts'],
       ...{ testTimeout: 120_000, hookTimeout: 60_000, expect: { poll: PATIENTLY } },
       setupFiles: SETUP_FILES,
@@ -102,7 +105,10 @@ export function withoutWings(folder: Folder, settings: ProjectConfig): ProjectCo
 
 export function isolated(settings: ProjectConfig): ProjectConfig {
   const { test } = named(`${settings.test?.name} isolated`, settings)
-  return { ...settings, test: { ...test, isolate: true } }
+  return {
+    ...settings,
+    test: { ...test, isolate: true, provide: { ...test?.provide, sharesDatabases: false } },
+  }
 }
 
 /**
