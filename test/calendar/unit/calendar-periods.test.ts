@@ -242,298 +242,118 @@ test('the compared calendars contain the hard cases', () => {
   expect(shifts('Africa/Monrovia')).toEqual([44.5 / 60])
 })
 
-describe('written out by hand:', () => {
-  test.each<[string, CalendarPeriod, string, string | undefined, readonly string[], number?]>([
-    [
-      'monthly from the 31st, never drifting, through summer time',
-      'month',
-      'Europe/Berlin',
-      '2026-01-31T10:15+01:00',
-      [
-        '2025-11-30T10:15+01:00',
-        '2025-12-31T10:15+01:00',
-        '2026-01-31T10:15+01:00',
-        '2026-02-28T10:15+01:00',
-        '2026-03-31T10:15+02:00',
-        '2026-04-30T10:15+02:00',
-        '2026-05-31T10:15+02:00',
-      ],
-    ],
-    [
-      'the same in a leap year',
-      'month',
-      'Europe/Berlin',
-      '2026-01-31T10:15+01:00',
-      ['2028-01-31T10:15+01:00', '2028-02-29T10:15+01:00', '2028-03-31T10:15+02:00'],
-    ],
-    [
-      'yearly from 29 February',
-      'year',
-      'UTC',
-      '2024-02-29T12:00Z',
-      [
-        '2023-02-28T12:00Z',
-        '2024-02-29T12:00Z',
-        '2025-02-28T12:00Z',
-        '2026-02-28T12:00Z',
-        '2027-02-28T12:00Z',
-      ],
-    ],
-    [
-      'yearly from 29 February, four years on and where a century has none',
-      'year',
-      'UTC',
-      '2096-02-29T12:00Z',
-      [
-        '2096-02-29T12:00Z',
-        '2097-02-28T12:00Z',
-        '2098-02-28T12:00Z',
-        '2099-02-28T12:00Z',
-        '2100-02-28T12:00Z',
-      ],
-    ],
-    [
-      'months in UTC',
-      'month',
-      'UTC',
-      undefined,
-      ['2023-12-01T00:00Z', '2024-01-01T00:00Z', '2024-02-01T00:00Z', '2024-03-01T00:00Z'],
-    ],
-    [
-      'New Year in Auckland, in summer',
-      'year',
-      'Pacific/Auckland',
-      undefined,
-      ['2025-01-01T00:00+13:00', '2026-01-01T00:00+13:00', '2027-01-01T00:00+13:00'],
-    ],
-    [
-      'weeks begin on Monday, a short one too',
-      'week',
-      'Europe/Berlin',
-      undefined,
-      [
-        '2026-03-16T00:00+01:00',
-        '2026-03-23T00:00+01:00',
-        '2026-03-30T00:00+02:00',
-        '2026-04-06T00:00+02:00',
-      ],
-    ],
-    [
-      'weeks from a Saturday',
-      'week',
-      'America/New_York',
-      '2026-01-31T18:00-05:00',
-      ['2026-02-28T18:00-05:00', '2026-03-07T18:00-05:00', '2026-03-14T18:00-04:00'],
-    ],
-    [
-      'a time that does not exist moves forward, on that day only',
-      'day',
-      'Europe/Berlin',
-      '2026-01-31T02:30+01:00',
-      ['2026-03-28T02:30+01:00', '2026-03-29T03:30+02:00', '2026-03-30T02:30+02:00'],
-    ],
-    [
-      'so does half an hour that does not exist',
-      'day',
-      'Australia/Lord_Howe',
-      '2026-09-01T02:15+10:30',
-      ['2026-10-03T02:15+10:30', '2026-10-04T02:45+11:00', '2026-10-05T02:15+11:00'],
-    ],
-    [
-      'a time that exists twice is the first',
-      'day',
-      'Europe/Berlin',
-      '2026-01-31T02:30+01:00',
-      ['2026-10-24T02:30+02:00', '2026-10-25T02:30+02:00', '2026-10-26T02:30+01:00'],
-    ],
-    [
-      'also when the anchor was the second',
-      'day',
-      'Europe/Berlin',
-      '2026-10-25T02:30+01:00',
-      ['2026-10-24T02:30+02:00', '2026-10-25T02:30+02:00', '2026-10-26T02:30+01:00'],
-    ],
-    [
-      'a midnight that does not exist',
-      'day',
-      'America/Sao_Paulo',
-      undefined,
-      ['2018-11-03T00:00-03:00', '2018-11-04T01:00-02:00', '2018-11-05T00:00-02:00'],
-    ],
-    [
-      'a New Year that begins at a quarter past',
-      'year',
-      'Asia/Kathmandu',
-      undefined,
-      ['1985-01-01T00:00+05:30', '1986-01-01T00:15+05:45', '1987-01-01T00:00+05:45'],
-    ],
-    [
-      'a midnight that exists twice',
-      'month',
-      'America/Havana',
-      undefined,
-      ['2026-10-01T00:00-04:00', '2026-11-01T00:00-04:00', '2026-12-01T00:00-05:00'],
-    ],
-    [
-      'a month that has begun, though a minute later it is October again',
-      'month',
-      'America/St_Johns',
-      undefined,
-      ['2009-10-01T00:00-02:30', '2009-11-01T00:00-02:30', '2009-12-01T00:00-03:30'],
-    ],
-    [
-      'a day that was skipped is none',
-      'day',
-      'Pacific/Apia',
-      undefined,
-      [
-        '2011-12-28T00:00-10:00',
-        '2011-12-29T00:00-10:00',
-        '2011-12-31T00:00+14:00',
-        '2012-01-01T00:00+14:00',
-      ],
-    ],
-    [
-      'what would begin on it begins a day later',
-      'month',
-      'Pacific/Apia',
-      '2011-10-30T08:00-10:00',
-      ['2011-11-30T08:00-10:00', '2011-12-31T08:00+14:00', '2012-01-30T08:00+14:00'],
-    ],
-    [
-      'hours that clocks skip or repeat are as long as others',
-      'hour',
-      'Europe/Berlin',
-      undefined,
-      ['2026-03-29T01:00+01:00', '2026-03-29T03:00+02:00', '2026-03-29T04:00+02:00'],
-    ],
-    [
-      'an hour that clocks show twice is two',
-      'hour',
-      'Europe/Berlin',
-      undefined,
-      ['2026-10-25T02:00+02:00', '2026-10-25T02:00+01:00', '2026-10-25T03:00+01:00'],
-    ],
-    [
-      'full hours at a quarter past',
-      'hour',
-      'Asia/Kathmandu',
-      undefined,
-      ['2026-01-01T00:15Z', '2026-01-01T01:15Z', '2026-01-01T02:15Z'],
-    ],
-    [
-      'half an hour where half an hour is repeated',
-      'hour',
-      'Australia/Lord_Howe',
-      undefined,
-      [
-        '2026-04-05T01:00+11:00',
-        '2026-04-05T01:30+10:30',
-        '2026-04-05T02:00+10:30',
-        '2026-04-05T03:00+10:30',
-      ],
-    ],
-    [
-      'half an hour where half an hour is skipped',
-      'hour',
-      'Australia/Lord_Howe',
-      undefined,
-      [
-        '2026-10-04T01:00+10:30',
-        '2026-10-04T02:30+11:00',
-        '2026-10-04T03:00+11:00',
-        '2026-10-04T04:00+11:00',
-      ],
-    ],
-    [
-      'hours from an anchor, whatever clocks show',
-      'hour',
-      'Australia/Lord_Howe',
-      '2026-04-05T00:10+11:00',
-      ['2026-04-05T01:10+11:00', '2026-04-05T01:40+10:30', '2026-04-05T02:40+10:30'],
-    ],
-    [
-      'minutes from an anchor',
-      'minute',
-      'UTC',
-      '2026-01-01T00:00:20.500Z',
-      ['2025-12-31T23:59:20.500Z', '2026-01-01T00:00:20.500Z', '2026-01-01T00:01:20.500Z'],
-    ],
-    [
-      'a minute after another while clocks are changed',
-      'minute',
-      'Europe/Berlin',
-      undefined,
-      ['2026-10-25T02:59+02:00', '2026-10-25T02:00+01:00', '2026-10-25T02:01+01:00'],
-    ],
-    [
-      'quarters',
-      'month',
-      'America/New_York',
-      undefined,
-      [
-        '2025-10-01T00:00-04:00',
-        '2026-01-01T00:00-05:00',
-        '2026-04-01T00:00-04:00',
-        '2026-07-01T00:00-04:00',
-      ],
-      3,
-    ],
-    [
-      'quarters from 30 November, which February does not have',
-      'month',
-      'UTC',
-      '2025-11-30T08:00Z',
-      ['2025-08-30T08:00Z', '2025-11-30T08:00Z', '2026-02-28T08:00Z', '2026-05-30T08:00Z'],
-      3,
-    ],
-    [
-      'half years',
-      'month',
-      'UTC',
-      undefined,
-      ['2026-01-01T00:00Z', '2026-07-01T00:00Z', '2027-01-01T00:00Z'],
-      6,
-    ],
-    [
-      'fortnights from a payday, through summer time',
-      'week',
-      'Europe/Berlin',
-      '2026-03-06T00:00+01:00',
-      ['2026-03-06T00:00+01:00', '2026-03-20T00:00+01:00', '2026-04-03T00:00+02:00'],
-      2,
-    ],
-    [
-      'terms of four years from 29 February',
-      'year',
-      'UTC',
-      '2024-02-29T00:00Z',
-      ['2020-02-29T00:00Z', '2024-02-29T00:00Z', '2028-02-29T00:00Z'],
-      4,
-    ],
-    [
-      'a quarter of a day ends where clocks change by an hour',
-      'hour',
-      'Europe/Berlin',
-      undefined,
-      [
-        '2026-03-28T18:00+01:00',
-        '2026-03-29T00:00+01:00',
-        '2026-03-29T03:00+02:00',
-        '2026-03-29T06:00+02:00',
-      ],
-      6,
-    ],
-  ])('%s', (_, period, zone, anchor, starts, every = 1) => {
-    const calendar = { zone, period, every, anchor: anchor === undefined ? undefined : Date.parse(anchor) }
-    for (const [place, from] of starts.slice(0, -1).entries()) {
-      const [start, end] = [Date.parse(from), Date.parse(starts[place + 1] ?? '')]
-      for (const time of [start, Math.floor((start + end) / 2), end - 1]) {
-        expect(written(periodsIn(calendar)(time))).toEqual(written({ start, end }))
-        expect(written(periodOf(calendar, time))).toEqual(written({ start, end }))
-      }
-    }
+/** What it is, and below it the period, its zone and anchor, and the starts that follow each other. */
+const WRITTEN = `
+monthly from the 31st, never drifting, through summer time
+  month Europe/Berlin from 2026-01-31T10:15+01:00: 2025-11-30T10:15+01:00 2025-12-31T10:15+01:00
+    2026-01-31T10:15+01:00 2026-02-28T10:15+01:00 2026-03-31T10:15+02:00 2026-04-30T10:15+02:00
+    2026-05-31T10:15+02:00
+the same in a leap year
+  month Europe/Berlin from 2026-01-31T10:15+01:00: 2028-01-31T10:15+01:00 2028-02-29T10:15+01:00
+    2028-03-31T10:15+02:00
+yearly from 29 February
+  year UTC from 2024-02-29T12:00Z: 2023-02-28T12:00Z 2024-02-29T12:00Z 2025-02-28T12:00Z 2026-02-28T12:00Z
+    2027-02-28T12:00Z
+yearly from 29 February, four years on and where a century has none
+  year UTC from 2096-02-29T12:00Z: 2096-02-29T12:00Z 2097-02-28T12:00Z 2098-02-28T12:00Z 2099-02-28T12:00Z
+    2100-02-28T12:00Z
+months in UTC
+  month UTC: 2023-12-01T00:00Z 2024-01-01T00:00Z 2024-02-01T00:00Z 2024-03-01T00:00Z
+New Year in Auckland, in summer
+  year Pacific/Auckland: 2025-01-01T00:00+13:00 2026-01-01T00:00+13:00 2027-01-01T00:00+13:00
+weeks begin on Monday, a short one too
+  week Europe/Berlin: 2026-03-16T00:00+01:00 2026-03-23T00:00+01:00 2026-03-30T00:00+02:00
+    2026-04-06T00:00+02:00
+weeks from a Saturday
+  week America/New_York from 2026-01-31T18:00-05:00: 2026-02-28T18:00-05:00 2026-03-07T18:00-05:00
+    2026-03-14T18:00-04:00
+a time that does not exist moves forward, on that day only
+  day Europe/Berlin from 2026-01-31T02:30+01:00: 2026-03-28T02:30+01:00 2026-03-29T03:30+02:00
+    2026-03-30T02:30+02:00
+so does half an hour that does not exist
+  day Australia/Lord_Howe from 2026-09-01T02:15+10:30: 2026-10-03T02:15+10:30 2026-10-04T02:45+11:00
+    2026-10-05T02:15+11:00
+a time that exists twice is the first
+  day Europe/Berlin from 2026-01-31T02:30+01:00: 2026-10-24T02:30+02:00 2026-10-25T02:30+02:00
+    2026-10-26T02:30+01:00
+also when the anchor was the second
+  day Europe/Berlin from 2026-10-25T02:30+01:00: 2026-10-24T02:30+02:00 2026-10-25T02:30+02:00
+    2026-10-26T02:30+01:00
+a midnight that does not exist
+  day America/Sao_Paulo: 2018-11-03T00:00-03:00 2018-11-04T01:00-02:00 2018-11-05T00:00-02:00
+a New Year that begins at a quarter past
+  year Asia/Kathmandu: 1985-01-01T00:00+05:30 1986-01-01T00:15+05:45 1987-01-01T00:00+05:45
+a midnight that exists twice
+  month America/Havana: 2026-10-01T00:00-04:00 2026-11-01T00:00-04:00 2026-12-01T00:00-05:00
+a month that has begun, though a minute later it is October again
+  month America/St_Johns: 2009-10-01T00:00-02:30 2009-11-01T00:00-02:30 2009-12-01T00:00-03:30
+a day that was skipped is none
+  day Pacific/Apia: 2011-12-28T00:00-10:00 2011-12-29T00:00-10:00 2011-12-31T00:00+14:00
+    2012-01-01T00:00+14:00
+what would begin on it begins a day later
+  month Pacific/Apia from 2011-10-30T08:00-10:00: 2011-11-30T08:00-10:00 2011-12-31T08:00+14:00
+    2012-01-30T08:00+14:00
+hours that clocks skip or repeat are as long as others
+  hour Europe/Berlin: 2026-03-29T01:00+01:00 2026-03-29T03:00+02:00 2026-03-29T04:00+02:00
+an hour that clocks show twice is two
+  hour Europe/Berlin: 2026-10-25T02:00+02:00 2026-10-25T02:00+01:00 2026-10-25T03:00+01:00
+full hours at a quarter past
+  hour Asia/Kathmandu: 2026-01-01T00:15Z 2026-01-01T01:15Z 2026-01-01T02:15Z
+half an hour where half an hour is repeated
+  hour Australia/Lord_Howe: 2026-04-05T01:00+11:00 2026-04-05T01:30+10:30 2026-04-05T02:00+10:30
+    2026-04-05T03:00+10:30
+half an hour where half an hour is skipped
+  hour Australia/Lord_Howe: 2026-10-04T01:00+10:30 2026-10-04T02:30+11:00 2026-10-04T03:00+11:00
+    2026-10-04T04:00+11:00
+hours from an anchor, whatever clocks show
+  hour Australia/Lord_Howe from 2026-04-05T00:10+11:00: 2026-04-05T01:10+11:00 2026-04-05T01:40+10:30
+    2026-04-05T02:40+10:30
+minutes from an anchor
+  minute UTC from 2026-01-01T00:00:20.500Z: 2025-12-31T23:59:20.500Z 2026-01-01T00:00:20.500Z
+    2026-01-01T00:01:20.500Z
+a minute after another while clocks are changed
+  minute Europe/Berlin: 2026-10-25T02:59+02:00 2026-10-25T02:00+01:00 2026-10-25T02:01+01:00
+quarters
+  3 month America/New_York: 2025-10-01T00:00-04:00 2026-01-01T00:00-05:00 2026-04-01T00:00-04:00
+    2026-07-01T00:00-04:00
+quarters from 30 November, which February does not have
+  3 month UTC from 2025-11-30T08:00Z: 2025-08-30T08:00Z 2025-11-30T08:00Z 2026-02-28T08:00Z 2026-05-30T08:00Z
+half years
+  6 month UTC: 2026-01-01T00:00Z 2026-07-01T00:00Z 2027-01-01T00:00Z
+fortnights from a payday, through summer time
+  2 week Europe/Berlin from 2026-03-06T00:00+01:00: 2026-03-06T00:00+01:00 2026-03-20T00:00+01:00
+    2026-04-03T00:00+02:00
+terms of four years from 29 February
+  4 year UTC from 2024-02-29T00:00Z: 2020-02-29T00:00Z 2024-02-29T00:00Z 2028-02-29T00:00Z
+a quarter of a day ends where clocks change by an hour
+  6 hour Europe/Berlin: 2026-03-28T18:00+01:00 2026-03-29T00:00+01:00 2026-03-29T03:00+02:00
+    2026-03-29T06:00+02:00
+`
+
+const PERIODS: readonly CalendarPeriod[] = ['minute', 'hour', 'day', 'week', 'month', 'year']
+
+const byHand = WRITTEN.trim()
+  .split(/\n(?! )/)
+  .map((entry) => {
+    const [name = '', ...lines] = entry.split('\n')
+    const line = lines.join('').trim().replaceAll(/ +/g, ' ')
+    const [, every = '1', length, zone = '', anchor, starts = ''] =
+      /^(?:(\d+) )?(\w+) (\S+?)(?: from (\S+))?: (.+)$/.exec(line) ?? []
+    const period = PERIODS.find((each) => each === length)
+    if (!period) throw new Error(`${name} cannot be read.`)
+    return { name, period, zone, anchor, every: Number(every), starts: starts.split(' ').map(Date.parse) }
   })
+
+test.each(byHand)('written out by hand: $name', ({ period, zone, anchor, every, starts }) => {
+  const calendar = { zone, period, every, anchor: anchor === undefined ? undefined : Date.parse(anchor) }
+  expect(starts.length).toBeGreaterThan(2)
+  for (const [place, end] of starts.slice(1).entries()) {
+    const start = starts[place] ?? Number.NaN
+    for (const time of [start, Math.floor((start + end) / 2), end - 1]) {
+      expect(written(periodsIn(calendar)(time))).toEqual(written({ start, end }))
+      expect(written(periodOf(calendar, time))).toEqual(written({ start, end }))
+    }
+  }
 })
 
 test('a period is not worked out again after the ones next to it', () => {
