@@ -264,14 +264,14 @@ describe('the rows', () => {
   test('of minutes are kept for an hour, whatever comes after them', async () => {
     const { quota, written, counts, clock } = countingOn()
     let most = 0
-    for (let minute = 0; minute < 200; minute++) {
+    for (let minute = 0; minute < 100; minute++) {
       await quota.limit('a')
       await written()
       clock.advance(60_000)
-      if (minute % 40 === 39) most = Math.max(most, (await counts()).length)
+      if (minute % 20 === 19) most = Math.max(most, (await counts()).length)
     }
-    // Of 62 minutes and the grid on which rows expire, with two rows each, and of 5 hours.
-    expect(most).toBeLessThanOrEqual((62 + 8) * 2 + 10)
+    // Of 62 minutes and the grid on which rows expire, with two rows each, and of 3 hours.
+    expect(most).toBeLessThanOrEqual((62 + 8) * 2 + 6)
     expect(most).toBeGreaterThanOrEqual(60 * 2)
   })
 

@@ -1,5 +1,5 @@
 import { prefetch } from 'drizzle-ratelimit/prefetch'
-import { describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { block, sent } from '../../support/busy.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -16,7 +16,7 @@ let prefix = 0
 
 /** A limiter whose keys have a stock each. `used` says how much of them is charged. */
 async function prefetching(...keys: string[]) {
-  const common = { db: database.db, prefix: `busy ${++prefix}`, cleanupProbability: 0 }
+  const common = { db: database.connect(2).db, prefix: `busy ${++prefix}`, cleanupProbability: 0 }
   const config = { ...common, limiter: Ratelimit.fixedWindow(1_000, '1h') }
   const use = [prefetch({ tokens: LEFT, for: '1m' })]
   const ratelimit = new Ratelimit({ ...config, timeout, onError: 'allow', use })
@@ -39,30 +39,41 @@ async function expectGranted(calls: ReturnType<typeof callsOf>): Promise<void> {
   }
 }
 
-describe.each([
-  ['after the statement was sent', sent],
-  ['before it was sent', async () => {}],
-])('a process that is blocked, %s,', (_, untilThen) => {
-  test('while a stock is fetched: all calls get their answers, and the stock goes on', async () => {
-    const { ratelimit, used } = await prefetching('key')
-    const calls = callsOf(ratelimit, LEFT + 20)
-    await untilThen()
-    calls.push(...callsOf(ratelimit, 2))
-    block(blockedMs)
+type Prefetching = Awaited<ReturnType<typeof prefetching>>
+
+/** Calls while a stock is fetched. All get their answers, and the stock goes on. */
+function fetching({ ratelimit, used }: Prefetching) {
+  const calls = callsOf(ratelimit, LEFT + 20)
+  const callAgain = () => void calls.push(...callsOf(ratelimit, 2))
+  const expectEnd = async () => {
     await expectGranted(calls)
     expect(await ratelimit.limit('key')).toMatchObject({ prefetched: true })
     await ratelimit.close()
     expect(await used()).toEqual([CALLS + LEFT + 23])
-  })
+  }
+  return { callAgain, expectEnd }
+}
 
-  test('while it closes: the stock that it has goes back, and the one that is fetched', async () => {
-    const { ratelimit, used } = await prefetching('key', 'another key')
-    const calls = callsOf(ratelimit, LEFT + 1)
-    const closed = ratelimit.close()
-    await untilThen()
-    block(blockedMs)
+/** Calls while it closes. The stock that it has goes back, and the one that is fetched. */
+function closing({ ratelimit, used }: Prefetching) {
+  const calls = callsOf(ratelimit, LEFT + 1)
+  const closed = ratelimit.close()
+  const expectEnd = async () => {
     await expectGranted(calls)
     await closed
     expect(await used()).toEqual([CALLS + LEFT + 1, CALLS])
-  })
+  }
+  return { callAgain: () => {}, expectEnd }
+}
+
+test('no call of a process that is blocked is lost, and no unit of its stocks', async () => {
+  const [one, two] = [await prefetching('key'), await prefetching('key')]
+  const [three, four] = [await prefetching('key', 'another key'), await prefetching('key', 'another key')]
+  const begun = [fetching(one), closing(three)]
+  await sent()
+  // Their statements were sent before the process is blocked, and those of the others were not.
+  begun.push(fetching(two), closing(four))
+  for (const { callAgain } of begun) callAgain()
+  block(blockedMs)
+  for (const { expectEnd } of begun) await expectEnd()
 })
