@@ -11,7 +11,6 @@ import { Limit, type PlannedLimit } from './limit.ts'
 import { type Answer, type DashboardAction, type DashboardViewer, respond } from './respond.ts'
 import { Seals } from './seal.ts'
 import { STYLE } from './style.ts'
-import { Tokens } from './token.ts'
 
 export type { DashboardAction, DashboardViewer, DashboardWrite, PlannedLimit }
 
@@ -88,8 +87,7 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
   )
   checkOption(!('' in limiters), 'A limiter must have a name, by which addresses find it.')
   const limits = new Map(Object.entries(limiters).map(([name, given]) => [name, new Limit(name, given)]))
-  const seals = new Seals(secret)
-  const own = { limits, tokens: new Tokens(seals), seals, onAction }
+  const own = { limits, seals: new Seals(secret), onAction }
   return async (request) => {
     const viewer = await authorize(request)
     if (viewer instanceof Response) return viewer

@@ -1,5 +1,6 @@
 import { Html, html } from './html.ts'
 import type { Limit } from './limit.ts'
+import type { Seals } from './seal.ts'
 import { STYLE } from './style.ts'
 import type { Times } from './times.ts'
 
@@ -10,8 +11,7 @@ export interface Looking {
   readonly now: number
   /** The fields of the address. */
   readonly asked: URLSearchParams
-  /** Seals a text for an address. */
-  readonly seal: (text: string) => Promise<string>
+  readonly seals: Seals
 }
 
 /** Which pages refresh themselves, and how often: seconds. */

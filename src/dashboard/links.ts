@@ -1,6 +1,7 @@
 import { type Html, html } from './html.ts'
 import { href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
+import type { Seals } from './seal.ts'
 
 /** A key as an address names it: as it was typed, or as the hash that is stored. */
 export interface NamedKey {
@@ -9,23 +10,21 @@ export interface NamedKey {
   readonly hashedBy?: string | undefined
 }
 
-/** What is sealed for an address. */
-export function sealable({ text, hashedBy }: NamedKey): string {
-  return hashedBy === undefined ? KEY + text : `${HASHED}${hashedBy} ${text}`
+/** What names the key in addresses: sealed, so that no access log has it. */
+export function idOf({ text, hashedBy }: NamedKey, seals: Seals): Promise<string> {
+  return hashedBy === undefined ? seals.seal('key', text) : seals.seal('hash', `${hashedBy} ${text}`)
 }
 
-/** The key that was sealed. Undefined for another text. */
-export function keyIn(opened: string | undefined): NamedKey | undefined {
-  if (opened?.startsWith(KEY)) return { text: opened.slice(KEY.length) }
-  const [, hashedBy, text] = (opened?.startsWith(HASHED) && /^\S+ (\w+) (.*)$/s.exec(opened)) || []
+/** The key of an address. Undefined if no page has named it so. */
+export async function keyOf(id: string | null, seals: Seals): Promise<NamedKey | undefined> {
+  const key = await seals.open('key', id)
+  if (key !== undefined) return { text: key }
+  const [, hashedBy, text] = /^(\w+) (.*)$/s.exec((await seals.open('hash', id)) ?? '') ?? []
   return text === undefined ? undefined : { text, hashedBy }
 }
 
-const KEY = 'key '
-const HASHED = 'hash '
-
-/** A link to a stored key. The address has the key sealed, so no access log has it. */
-export async function keyLink(limit: Limit, key: string, { seal }: Looking): Promise<Html> {
-  const id = await seal(sealable({ text: key, hashedBy: await limit.hashedBy() }))
+/** A link to a stored key. */
+export async function keyLink(limit: Limit, key: string, { seals }: Looking): Promise<Html> {
+  const id = await idOf({ text: key, hashedBy: await limit.hashedBy() }, seals)
   return html`<a class="key" href="${href({ limit: limit.name, id })}">${key}</a>`
 }

@@ -4,12 +4,12 @@ import { keyPage } from './key-page.ts'
 import { failurePage, href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { limitPage } from './limit-page.ts'
-import { keyIn, type NamedKey, sealable } from './links.ts'
+import { idOf, keyOf, type NamedKey } from './links.ts'
 import { overviewPage } from './overview.ts'
 import type { Seals } from './seal.ts'
 import { HASH } from './search.ts'
 import { Times } from './times.ts'
-import type { Tokens } from './token.ts'
+import { isToken, tokenFor } from './token.ts'
 
 /** A person who may see the page. */
 export interface DashboardViewer {
@@ -42,7 +42,6 @@ export interface PageRequest {
   readonly request: Request
   readonly viewer: DashboardViewer
   readonly limits: ReadonlyMap<string, Limit>
-  readonly tokens: Tokens
   readonly seals: Seals
   readonly onAction: ((action: DashboardAction) => unknown) | undefined
 }
@@ -59,7 +58,7 @@ const MAX_BODY = 64_000
 const NUL = '\0'
 
 export async function respond(asked: PageRequest): Promise<Answer> {
-  const { request, viewer, limits, tokens, seals } = asked
+  const { request, viewer, limits, seals } = asked
   const { searchParams } = new URL(request.url)
   const name = searchParams.get('limit')
   const limit = limits.get(name ?? '')
@@ -70,35 +69,35 @@ export async function respond(asked: PageRequest): Promise<Answer> {
   }
   const now = Date.now()
   const times = new Times(viewer.timeZone ?? 'UTC', now)
-  const looking: Looking = { times, now, asked: searchParams, seal: (text) => seals.seal(text) }
-  const token = await tokens.tokenFor(viewer.id)
+  const looking: Looking = { times, now, asked: searchParams, seals }
+  const token = await tokenFor(viewer.id, seals)
   const [given, id] = [searchParams.get('key'), searchParams.get('id')]
   // A link of the application has the key as it is. No address of the page has it.
   if (given !== null) return openedKey({ text: given }, limit, seals)
   if (id !== null) {
-    const key = keyIn(await seals.open(id))
+    const key = await keyOf(id, seals)
     if (!key) return refused(404, 'This address names no key. It may be of another secret.')
-    const said = await seals.open(searchParams.get('said') ?? '')
-    const shown = { key, limits: [...limits.values()], above: limit, said: saidIn(said) }
+    const said = await seals.open('said', searchParams.get('said'))
+    const shown = { key, limits: [...limits.values()], above: limit, said }
     return shownAs(await keyPage(shown, { token, id, allow: viewer.allow ?? [] }, looking))
   }
   if (!limit) return shownAs(await overviewPage([...limits.values()], looking, token))
-  const part = partIn(await seals.open(searchParams.get('part') ?? ''))
+  const part = (await seals.open('part', searchParams.get('part'))) ?? ''
   return shownAs(await limitPage({ limit, limits: [...limits.values()], part }, looking, token))
 }
 
 /** The address of a key that was given as it is. */
 async function openedKey(key: NamedKey, limit: Limit | undefined, seals: Seals): Promise<Answer> {
   if (key.text === '' || key.text.includes(NUL)) return refused(400, 'Which key?')
-  return { location: href({ limit: limit?.name, id: await seals.seal(sealable(key)) }) }
+  return { location: href({ limit: limit?.name, id: await idOf(key, seals) }) }
 }
 
 /** Answers a form: it finds keys, asks whether to do something, or does it. */
 async function posted(asked: PageRequest, limit: Limit | undefined): Promise<Answer> {
-  const { request, viewer, tokens, seals } = asked
+  const { request, viewer, seals } = asked
   const form = await formOf(request)
   const site = request.headers.get('sec-fetch-site') ?? 'same-origin'
-  const isOwn = site === 'same-origin' && (await tokens.isValid(form?.get('token') ?? '', viewer.id))
+  const isOwn = site === 'same-origin' && (await isToken(form?.get('token') ?? null, viewer.id, seals))
   if (!form || !isOwn) {
     return refused(403, 'This form is too old, or is not of this page. Load the page again.')
   }
@@ -108,17 +107,17 @@ async function posted(asked: PageRequest, limit: Limit | undefined): Promise<Ans
     // A key that was denied only is in no list.
     if (limit.isHashed && HASH.test(typed))
       return openedKey({ text: typed, hashedBy: await limit.hashedBy() }, limit, seals)
-    return { location: href({ limit: limit.name, part: await seals.seal(PART + typed) }) }
+    return { location: href({ limit: limit.name, part: await seals.seal('part', typed) }) }
   }
   if (action === 'open') return openedKey({ text: typed }, limit, seals)
   return limit ? acted(asked, limit, form) : refused(404, 'Which limit?')
 }
 
 async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): Promise<Answer> {
-  const { viewer, tokens, seals, onAction } = asked
+  const { viewer, seals, onAction } = asked
   const { allow = [] } = viewer
   const id = form.get('id') ?? ''
-  const named = keyIn(await seals.open(id))
+  const named = await keyOf(id, seals)
   const isOther = named?.hashedBy !== undefined && named.hashedBy !== (await limit.hashedBy())
   if (!named || isOther) return refused(400, 'The form has no valid key.')
   const act = (await limit.acts()).find(({ name }) => name === form.get('do'))
@@ -131,7 +130,7 @@ async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): P
   const fault = act.fields.map((field) => faultIn(field, values)).find((each) => each !== undefined)
   if (fault !== undefined) return refused(400, fault)
   if (!form.has('sure')) {
-    const asking = { token: await tokens.tokenFor(viewer.id), id, allow }
+    const asking = { token: await tokenFor(viewer.id, seals), id, allow }
     return shownAs(confirmPage({ act, limit, key, values }, asking))
   }
   const { change, now } = await act.run(key, values)
@@ -139,21 +138,8 @@ async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): P
     await onAction?.({ id: once, action: act.name, prefix: limit.prefix, key, by: viewer.id, change })
   }
   // A page that is loaded again must not do it again.
-  const said = await seals.seal(`${SAID}${limit.name}, ${key}: ${[change, now].filter(Boolean).join(' ')}`)
+  const said = await seals.seal('said', `${limit.name}, ${key}: ${[change, now].filter(Boolean).join(' ')}`)
   return { location: href({ limit: limit.name, id, said }) }
-}
-
-// What is sealed for one purpose says nothing for another.
-
-const PART = 'part '
-const SAID = 'said '
-
-function partIn(opened: string | undefined): string {
-  return opened?.startsWith(PART) ? opened.slice(PART.length) : ''
-}
-
-function saidIn(opened: string | undefined): string | undefined {
-  return opened?.startsWith(SAID) ? opened.slice(SAID.length) : undefined
 }
 
 /** The fields of a form. Undefined for another kind of body, or for one that is too long. */

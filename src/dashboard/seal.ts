@@ -16,15 +16,18 @@ export class Seals {
     this.#secret = secret
   }
 
-  async seal(text: string): Promise<string> {
+  /** @param purpose A word. What is sealed for one purpose says nothing for another. */
+  async seal(purpose: string, about: string): Promise<string> {
+    const text = `${purpose} ${about}`
     const start = await this.#startOf(text)
     const sealed = await crypto.subtle.encrypt(algorithm(start), await this.#key(), utf8.encode(text))
     const bytes = [...start, ...new Uint8Array(sealed)]
     return btoa(String.fromCharCode(...bytes)).replaceAll(/[+/=]/g, (each) => URL_SAFE[each] as string)
   }
 
-  /** The text. Undefined if no page has sealed it. */
-  async open(sealed: string): Promise<string | undefined> {
+  /** The text. Undefined if no page has sealed it for this purpose. */
+  async open(purpose: string, sealed: string | null): Promise<string | undefined> {
+    if (sealed === null) return undefined
     try {
       const base64 = sealed.replaceAll(/[-_]/g, (each) => (each === '-' ? '+' : '/'))
       const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
@@ -34,7 +37,9 @@ export class Seals {
       const own = await this.#startOf(text)
       // All bytes are compared: the time must not tell how many of them are right.
       const differing = own.filter((byte, place) => byte !== start[place])
-      return differing.length === 0 ? text : undefined
+      return differing.length === 0 && text.startsWith(`${purpose} `)
+        ? text.slice(purpose.length + 1)
+        : undefined
     } catch {
       return undefined
     }
