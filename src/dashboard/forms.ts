@@ -1,23 +1,19 @@
-import type { Act, DashboardWrite, Field, FieldValues } from '../shared/shown.ts'
+import type { Act, Field, FieldValues } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
-import { href, pageWith } from './layout.ts'
+import { href, type Looking, pageWith } from './layout.ts'
 import type { Limit } from './limit.ts'
 
-/** What forms need. */
-export interface FormTarget {
-  readonly token: string
-  /** The key as addresses name it. */
+/** A key as forms and addresses name it. */
+interface Target extends Pick<Looking, 'token'> {
   readonly id: string
-  readonly allow: readonly DashboardWrite[]
 }
 
-/** A form for each of the acts that the viewer may do: to the key, or to something that it holds. */
-export function actForms(acts: readonly Act[], limit: Limit, asking: FormTarget, held?: string): Html {
-  const allowed = acts.filter(({ needs }) => asking.allow.includes(needs))
-  const forms = allowed.map(
+/** A form for each of the acts: to the key, or to something that it holds. */
+export function actForms(acts: readonly Act[], limit: Limit, { token, id }: Target, held?: string): Html {
+  const forms = acts.map(
     (
       act,
-    ) => html`<form method="post" class="line" action="${href({ limit: limit.name })}">${hidden({ ...asking, held })}
+    ) => html`<form method="post" class="line" action="${href({ limit: limit.name })}">${hidden({ token, id, held })}
 ${act.fields.map(fieldOf)}<button name="do" value="${act.name}">${act.label}</button>
 ${held === undefined ? html`<small>${act.about}</small>` : undefined}</form>`,
   )
@@ -55,18 +51,11 @@ export function faultIn(
 
 /** Asks once whether to do it. */
 export function confirmPage(
-  {
-    act,
-    limit,
-    key,
-    values,
-  }: {
-    readonly act: Act
-    readonly limit: Limit
-    readonly key: string
-    readonly values: FieldValues
-  },
-  { token, id }: FormTarget,
+  act: Act,
+  limit: Limit,
+  key: string,
+  values: FieldValues,
+  { token, id }: Target,
 ): string {
   const { held } = values
   const given = act.fields.map(({ name, label, of }) => {

@@ -1,7 +1,7 @@
 import { inDigits } from '../shared/readable.ts'
 import type { Held, Holding } from '../shared/shown.ts'
 import { type Html, html } from './html.ts'
-import { hrefWith, type Looking } from './layout.ts'
+import { hrefWith, type Looking, pageOf, section } from './layout.ts'
 import type { Limit } from './limit.ts'
 import { keyLink } from './links.ts'
 import { type Cell, type Column, lastPage, PAGE, pager, table } from './table.ts'
@@ -11,18 +11,14 @@ export const SHOWN = 1_000
 
 /** What keys hold for a time: a page of a list of all keys. */
 export async function heldTable(
-  shown: {
-    readonly limit: Limit
-    readonly holding: Pick<Holding, 'name' | 'title' | 'columns'>
-    readonly found: readonly Held[]
-    readonly now: number
-    readonly at: number
-  },
+  limit: Limit,
+  holding: Pick<Holding, 'name' | 'title' | 'columns'>,
+  found: readonly Held[],
+  now: number,
   looking: Looking,
 ): Promise<Html> {
-  const { limit, holding, found, now } = shown
-  const at = Math.min(shown.at, lastPage(found.length))
   const { name, title } = holding
+  const at = Math.min(pageOf(looking, name), lastPage(found.length))
   const some = found.slice((at - 1) * PAGE, at * PAGE)
   const rows = await Promise.all(
     some.map(async (each) => [
@@ -30,12 +26,15 @@ export async function heldTable(
       ...heldCells(each, holding, found, now, looking),
     ]),
   )
-  return html`<section aria-labelledby="${name}"><h2 id="${name}">${title}</h2>
-${
-  rows.length === 0
-    ? html`<p class="faint">None.</p>`
-    : html`${table([{ name: 'Key' }, ...heldColumns(holding, found)], rows)}${pager(at, found.length, (to) => `${hrefWith(looking, { [name]: to })}#${name}`, found.length >= SHOWN)}`
-}</section>`
+  if (rows.length === 0) return section(name, title, html`<p class="faint">None.</p>`)
+  const pages = pager(
+    at,
+    found.length,
+    (to) => `${hrefWith(looking, { [name]: to })}#${name}`,
+    found.length >= SHOWN,
+  )
+  const shown = table([{ name: 'Key' }, ...heldColumns(holding, found)], rows)
+  return section(name, title, html`${shown}${pages}`)
 }
 
 /** The columns of what is held, without the key. */

@@ -2,10 +2,10 @@ import { RatelimitError } from '../kernel/errors.ts'
 import { denialsIn } from '../reports/denied.ts'
 import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
 import { type DenialTimes, deniedCharts } from './denials.ts'
-import { actForms, type FormTarget } from './forms.ts'
+import { actForms } from './forms.ts'
 import { heldCells, heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
-import { type Looking, pageWith } from './layout.ts'
+import { type Looking, pageWith, section } from './layout.ts'
 import type { Limit } from './limit.ts'
 import type { NamedKey } from './links.ts'
 import { table } from './table.ts'
@@ -20,30 +20,26 @@ interface Known {
   readonly shown: ShownKey | undefined
   readonly held: readonly (readonly [Holding, readonly Held[]])[]
   readonly denials: DenialTimes | undefined
+  /** What the viewer may do. */
   readonly acts: readonly Act[]
   /** Why its rows could not be read. */
   readonly error?: string
 }
 
-/** A key in all limits. Those where it has a row come first. */
+/**
+ * A key in all limits. Those where it has a row come first.
+ *
+ * @param said What has changed just now.
+ */
 export async function keyPage(
-  {
-    key,
-    limits,
-    above,
-    said,
-  }: {
-    readonly key: NamedKey
-    readonly limits: readonly Limit[]
-    readonly above: Limit | undefined
-    /** What has changed just now. */
-    readonly said: string | undefined
-  },
-  asking: FormTarget,
+  key: NamedKey,
+  id: string,
+  above: Limit | undefined,
+  said: string | undefined,
   looking: Looking,
 ): Promise<string> {
-  const withOthers = heldTogether(limits, looking.now)
-  const all = limits.map(async (limit) => {
+  const withOthers = heldTogether(looking.limits, looking.now)
+  const all = looking.limits.map(async (limit) => {
     // A hash is the key of limits that hash with the same secret, and tells nothing of the others.
     const isOther = key.hashedBy !== undefined && key.hashedBy !== (await limit.hashedBy())
     return isOther ? [] : [await knownOf(limit, key, looking, withOthers)]
@@ -60,13 +56,8 @@ export async function keyPage(
     },
     html`${said === undefined ? undefined : html`<p class="done" role="status">${said}</p>`}
 ${summary(ordered, looking)}
-${ordered.map((each, place) => ofLimit(each, place, asking, looking))}
-${
-  unseen.length === 0
-    ? undefined
-    : html`<section aria-labelledby="unseen"><h2 id="unseen">No row</h2>
-<p>Here the key has used nothing, or what it had used has expired:</p>${unseen.map((each) => unseenOf(each, asking))}</section>`
-}`,
+${ordered.map((each, place) => ofLimit(each, `limit-${place}`, id, looking))}
+${unseen.length === 0 ? undefined : section('unseen', 'No row', html`<p>Here the key has used nothing, or what it had used has expired:</p>${unseen.map((each) => unseenOf(each, id, looking))}`)}`,
     looking,
   )
 }
@@ -93,7 +84,8 @@ async function knownOf(
       if (found.length > 0) held.push([holding, await withOthers(limit, holding, found)])
     }
     const rule = await limit.rule(now, (time) => looking.times.short(time), key)
-    return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts: await limit.acts() }
+    const acts = (await limit.acts()).filter(({ needs }) => looking.allow.includes(needs))
+    return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts }
   } catch (error) {
     if (!(error instanceof RatelimitError)) throw error
     const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
@@ -112,38 +104,38 @@ function summary(all: readonly Known[], looking: Looking): Html {
 
 function ofLimit(
   { limit, now, shown, held, denials, acts, error }: Known,
-  place: number,
-  asking: FormTarget,
+  place: string,
+  id: string,
   looking: Looking,
 ): Html {
-  const { name } = limit
-  if (error !== undefined) {
-    return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
-<p class="failed">${error}</p></section>`
-  }
-  const ofHeld = (holding: Holding) => acts.filter(({ of }) => of === holding.name)
-  return html`<section aria-labelledby="limit-${place}"><h2 id="limit-${place}">${name}</h2>
-${denials && deniedCharts(denials, looking.times)}
-${held.map(([holding, found]) => {
-  const own = ofHeld(holding).filter(({ needs }) => asking.allow.includes(needs))
-  const columns = heldColumns(holding, found)
-  return html`<h3>${holding.title}</h3>${table(
-    own.length === 0 ? columns : [...columns, { name: 'Change' }],
-    found.map((each) => [
-      ...heldCells(each, holding, found, now, looking),
-      ...(own.length === 0 ? [] : [actForms(own, limit, asking, each.name)]),
-    ]),
-  )}`
-})}
-${acts.length === 0 ? undefined : actForms(mayDo(acts, shown), limit, asking)}</section>`
+  if (error !== undefined) return section(place, limit.name, html`<p class="failed">${error}</p>`)
+  const target = { token: looking.token, id }
+  const holdings = held.map(([holding, found]) => {
+    const own = acts.filter(({ of }) => of === holding.name)
+    const columns = heldColumns(holding, found)
+    return html`<h3>${holding.title}</h3>${table(
+      own.length === 0 ? columns : [...columns, { name: 'Change' }],
+      found.map((each) => [
+        ...heldCells(each, holding, found, now, looking),
+        ...(own.length === 0 ? [] : [actForms(own, limit, target, each.name)]),
+      ]),
+    )}`
+  })
+  return section(
+    place,
+    limit.name,
+    html`${denials && deniedCharts(denials, looking.times)}
+${holdings}
+${actForms(forKey(acts, shown), limit, target)}`,
+  )
 }
 
-function unseenOf({ limit, acts, shown }: Known, asking: FormTarget): Html {
-  const forms = mayDo(acts, shown).filter(({ needs }) => asking.allow.includes(needs))
-  if (forms.length === 0) return html`<p>${limit.name}</p>`
-  return html`<details><summary>${limit.name}</summary>${actForms(forms, limit, asking)}</details>`
+function unseenOf({ limit, acts, shown }: Known, id: string, { token }: Looking): Html {
+  const own = forKey(acts, shown)
+  if (own.length === 0) return html`<p>${limit.name}</p>`
+  return html`<details><summary>${limit.name}</summary>${actForms(own, limit, { token, id })}</details>`
 }
 
-function mayDo(acts: readonly Act[], shown: ShownKey | undefined): Act[] {
+function forKey(acts: readonly Act[], shown: ShownKey | undefined): Act[] {
   return acts.filter(({ of, isFor }) => of === undefined && (!isFor || isFor(shown)))
 }

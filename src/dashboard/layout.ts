@@ -1,17 +1,23 @@
+import type { DashboardWrite } from '../shared/shown.ts'
 import { Html, html } from './html.ts'
 import type { Limit } from './limit.ts'
 import type { Seals } from './seal.ts'
 import { STYLE } from './style.ts'
 import type { Times } from './times.ts'
 
-/** What a page needs to know of its viewer and its address. */
+/** What a page needs to know of its limits, its viewer and its address. */
 export interface Looking {
+  readonly limits: readonly Limit[]
   readonly times: Times
   /** Unix milliseconds. */
   readonly now: number
   /** The fields of the address. */
   readonly asked: URLSearchParams
   readonly seals: Seals
+  /** For forms. */
+  readonly token: string
+  /** The changes that the viewer may make. */
+  readonly allow: readonly DashboardWrite[]
 }
 
 /** Which pages refresh themselves, and how often: seconds. */
@@ -29,6 +35,18 @@ export function href(fields: Readonly<Record<string, string | number | undefined
 export function hrefWith({ asked }: Looking, fields: Readonly<Record<string, string | number>>): string {
   const { said: _, ...kept } = Object.fromEntries(asked)
   return href({ ...kept, ...fields })
+}
+
+/** Which page of a list the address asks for. */
+export function pageOf({ asked }: Looking, list: string): number {
+  const page = Number(asked.get(list) ?? 1)
+  return Number.isSafeInteger(page) && page > 0 && page < 1e6 ? page : 1
+}
+
+/** A part of a page, with its title. */
+export function section(id: string, title: string, body: Html): Html {
+  return html`<section aria-labelledby="${id}"><h2 id="${id}">${title}</h2>
+${body}</section>`
 }
 
 /** A whole page. `head` is its heading, and `above` its limit. The page at the `top` has none above it. */

@@ -27,12 +27,8 @@ interface OverviewRow {
 const MOST = 100
 
 /** All limits, those with most trouble first. */
-export async function overviewPage(
-  limits: readonly Limit[],
-  looking: Looking,
-  token: string,
-): Promise<string> {
-  const rows = (await Promise.all(limits.map((limit) => readRow(limit, looking)))).toSorted(byTrouble)
+export async function overviewPage(looking: Looking): Promise<string> {
+  const rows = (await Promise.all(looking.limits.map((limit) => readRow(limit, looking)))).toSorted(byTrouble)
   const most = Math.max(0, ...rows.flatMap(({ denials }) => denials?.hours.map((hour) => hour.denials) ?? []))
   const columns = [
     { name: 'Limit' },
@@ -45,7 +41,7 @@ export async function overviewPage(
   const hasCounts = rows.some(({ limit }) => limit.isCounted)
   return pageWith(
     { title: 'Limits', head: html`<h1>Limits</h1>`, above: 'top' },
-    html`${searchForm(undefined, token)}
+    html`${searchForm(undefined, looking)}
 <h2>${counted(rows.length, 'limit')}, those with most trouble first</h2>
 ${table(
   columns,

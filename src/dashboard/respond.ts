@@ -69,8 +69,9 @@ export async function respond(asked: PageRequest): Promise<Answer> {
   }
   const now = Date.now()
   const times = new Times(viewer.timeZone ?? 'UTC', now)
-  const looking: Looking = { times, now, asked: searchParams, seals }
-  const token = await tokenFor(viewer.id, seals)
+  const [shown, token] = [[...limits.values()], await tokenFor(viewer.id, seals)]
+  const { allow = [] } = viewer
+  const looking: Looking = { limits: shown, times, now, asked: searchParams, seals, token, allow }
   const [given, id] = [searchParams.get('key'), searchParams.get('id')]
   // A link of the application has the key as it is. No address of the page has it.
   if (given !== null) return openedKey({ text: given }, limit, seals)
@@ -78,12 +79,11 @@ export async function respond(asked: PageRequest): Promise<Answer> {
     const key = await keyOf(id, seals)
     if (!key) return refused(404, 'This address names no key. It may be of another secret.')
     const said = await seals.open('said', searchParams.get('said'))
-    const shown = { key, limits: [...limits.values()], above: limit, said }
-    return shownAs(await keyPage(shown, { token, id, allow: viewer.allow ?? [] }, looking))
+    return shownAs(await keyPage(key, id, limit, said, looking))
   }
-  if (!limit) return shownAs(await overviewPage([...limits.values()], looking, token))
+  if (!limit) return shownAs(await overviewPage(looking))
   const part = (await seals.open('part', searchParams.get('part'))) ?? ''
-  return shownAs(await limitPage({ limit, limits: [...limits.values()], part }, looking, token))
+  return shownAs(await limitPage(limit, part, looking))
 }
 
 /** The address of a key that was given as it is. */
@@ -130,8 +130,8 @@ async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): P
   const fault = act.fields.map((field) => faultIn(field, values)).find((each) => each !== undefined)
   if (fault !== undefined) return refused(400, fault)
   if (!form.has('sure')) {
-    const asking = { token: await tokenFor(viewer.id, seals), id, allow }
-    return shownAs(confirmPage({ act, limit, key, values }, asking))
+    const target = { token: await tokenFor(viewer.id, seals), id }
+    return shownAs(confirmPage(act, limit, key, values, target))
   }
   const { change, now } = await act.run(key, values)
   if (change !== undefined) {

@@ -1,9 +1,9 @@
 import { type Html, html } from './html.ts'
-import { href } from './layout.ts'
+import { href, type Looking } from './layout.ts'
 import type { Limit } from './limit.ts'
 
 /** Finds keys of a limit by a part, or one key in all limits. It is posted, so no address has the text. */
-export function searchForm(limit: Limit | undefined, token: string): Html {
+export function searchForm(limit: Limit | undefined, { token }: Looking): Html {
   const part = limit && (limit.isHashed ? ', or a part of a hash' : ', or a part of it')
   return html`<form method="post" class="line" role="search" action="${href({ limit: limit?.name })}"><input type="hidden" name="token" value="${token}">
 <label>A key${part}<br><input name="key" required autocomplete="off" autocapitalize="none" spellcheck="false"></label>
