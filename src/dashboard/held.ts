@@ -20,10 +20,11 @@ export async function heldTable(
   const { name, title } = holding
   const at = Math.min(pageOf(looking, name), lastPage(found.length))
   const some = found.slice((at - 1) * PAGE, at * PAGE)
+  const columns = heldColumns(holding, found, now, looking)
   const rows = await Promise.all(
     some.map(async (each) => [
       await keyLink(limit, each.key, looking),
-      ...heldCells(each, holding, found, now, looking),
+      ...columns.map(([, cellOf]) => cellOf(each)),
     ]),
   )
   if (rows.length === 0) return section(name, title, html`<p class="faint">None.</p>`)
@@ -33,43 +34,30 @@ export async function heldTable(
     (to) => `${hrefWith(looking, { [name]: to })}#${name}`,
     found.length >= SHOWN,
   )
-  const shown = table([{ name: 'Key' }, ...heldColumns(holding, found)], rows)
+  const shown = table([{ name: 'Key' }, ...columns.map(([column]) => column)], rows)
   return section(name, title, html`${shown}${pages}`)
 }
 
-/** The columns of what is held, without the key. */
+/** The columns of what is held, without the key, and what they show of each. */
 export function heldColumns(
   { columns: [name, amount] }: Pick<Holding, 'columns'>,
   all: readonly Held[],
-): Column[] {
-  return [
-    ...(name === undefined ? [] : [{ name, isText: true } as const]),
-    ...(amount === undefined ? [] : [{ name: amount }]),
-    ...(hasSince(all) ? [{ name: 'Since' }] : []),
-    { name: 'Ends' },
-  ]
-}
-
-/** The cells of one, in these columns. */
-export function heldCells(
-  { name, about, amount, since, until }: Held,
-  { columns: [named, counted] }: Pick<Holding, 'columns'>,
-  all: readonly Held[],
   now: number,
   { times }: Looking,
-): Cell[] {
+): (readonly [Column, (held: Held) => Cell])[] {
+  const hasSince = all.some(({ since }) => since !== undefined)
   return [
-    ...(named === undefined
-      ? []
-      : [
-          html`<span><code>${name}</code>${about === undefined ? undefined : html`<small>${about}</small>`}</span>`,
-        ]),
-    ...(counted === undefined ? [] : [amount === undefined ? undefined : inDigits(amount)]),
-    ...(hasSince(all) ? [times.since(since, now)] : []),
-    times.until(until, now),
+    ...(name === undefined ? [] : [[{ name, isText: true }, nameOf] as const]),
+    ...(amount === undefined ? [] : [[{ name: amount }, amountOf] as const]),
+    ...(hasSince ? [[{ name: 'Since' }, (held: Held) => times.since(held.since, now)] as const] : []),
+    [{ name: 'Ends' }, (held) => times.until(held.until, now)],
   ]
 }
 
-function hasSince(all: readonly Held[]): boolean {
-  return all.some(({ since }) => since !== undefined)
+function nameOf({ name, about }: Held): Html {
+  return html`<span><code>${name}</code>${about === undefined ? undefined : html`<small>${about}</small>`}</span>`
+}
+
+function amountOf({ amount }: Held): Cell {
+  return amount === undefined ? undefined : inDigits(amount)
 }

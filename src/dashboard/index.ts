@@ -7,7 +7,7 @@ import type { Ratelimit } from '../ratelimit.ts'
 import type { DashboardWrite } from '../shared/shown.ts'
 import type { AnySemaphore } from './any-semaphore.ts'
 import { failurePage } from './layout.ts'
-import { Limit, type PlannedLimit } from './limit.ts'
+import { faultOf, Limit, type PlannedLimit } from './limit.ts'
 import { type Answer, type DashboardAction, type DashboardViewer, respond } from './respond.ts'
 import { Seals } from './seal.ts'
 import { STYLE } from './style.ts'
@@ -98,7 +98,7 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
       return request.method === 'HEAD' ? new Response(null, response) : response
     } catch (error) {
       if (!(error instanceof RatelimitError)) throw error
-      return answer({ status: statusOf(error), page: failurePage(`${error.code}: ${error.message}`) })
+      return answer({ status: statusOf(error), page: failurePage(faultOf(error)) })
     }
   }
 }

@@ -1,12 +1,12 @@
-import { RatelimitError } from '../kernel/errors.ts'
 import { denialsIn } from '../reports/denied.ts'
 import type { Act, Held, Holding, ShownKey } from '../shared/shown.ts'
 import { type DenialTimes, deniedCharts } from './denials.ts'
 import { actForms } from './forms.ts'
-import { heldCells, heldColumns, SHOWN } from './held.ts'
+import { heldColumns, SHOWN } from './held.ts'
 import { type Html, html } from './html.ts'
 import { type Looking, pageWith, section } from './layout.ts'
 import type { Limit } from './limit.ts'
+import { orFault } from './limit.ts'
 import type { NamedKey } from './links.ts'
 import { table } from './table.ts'
 import { type HeldTogether, heldTogether } from './together.ts'
@@ -67,14 +67,13 @@ function isSeen({ shown, held, denials, error }: Known): boolean {
   return error !== undefined || shown !== undefined || held.length > 0 || isDenied
 }
 
-/** What one limit cannot read does not hide the others. */
-async function knownOf(
+function knownOf(
   limit: Limit,
   { text, hashedBy }: NamedKey,
   looking: Looking,
   withOthers: HeldTogether,
 ): Promise<Known> {
-  try {
+  const read = async (): Promise<Known> => {
     const key = hashedBy === undefined ? await limit.stored(text) : text
     const now = await limit.now()
     const shown = await limit.look(key, now)
@@ -86,11 +85,9 @@ async function knownOf(
     const rule = await limit.rule(now, (time) => looking.times.short(time), key)
     const acts = (await limit.acts()).filter(({ needs }) => looking.allow.includes(needs))
     return { limit, now, rule, shown, held, denials: await limit.denials(now, key), acts }
-  } catch (error) {
-    if (!(error instanceof RatelimitError)) throw error
-    const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
-    return { limit, ...nothing, error: `${error.code}: ${error.message}` }
   }
+  const nothing = { now: looking.now, rule: '', shown: undefined, held: [], denials: undefined, acts: [] }
+  return orFault(read, (error) => ({ limit, ...nothing, error }))
 }
 
 /** How much the key has used of each limit. */
@@ -112,13 +109,11 @@ function ofLimit(
   const target = { token: looking.token, id }
   const holdings = held.map(([holding, found]) => {
     const own = acts.filter(({ of }) => of === holding.name)
-    const columns = heldColumns(holding, found)
+    const forms = [{ name: 'Change' }, ({ name }: Held) => actForms(own, limit, target, name)] as const
+    const columns = [...heldColumns(holding, found, now, looking), ...(own.length === 0 ? [] : [forms])]
     return html`<h3>${holding.title}</h3>${table(
-      own.length === 0 ? columns : [...columns, { name: 'Change' }],
-      found.map((each) => [
-        ...heldCells(each, holding, found, now, looking),
-        ...(own.length === 0 ? [] : [actForms(own, limit, target, each.name)]),
-      ]),
+      columns.map(([column]) => column),
+      found.map((each) => columns.map(([, cellOf]) => cellOf(each))),
     )}`
   })
   return section(

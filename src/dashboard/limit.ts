@@ -2,6 +2,7 @@ import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedAsked, type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
@@ -161,6 +162,20 @@ export class Limit {
   #read<T>(read: () => Promise<T>): Promise<T> {
     return inTime(this.checker, read)
   }
+}
+
+/** What was read of one limit. If that is not possible, the others are still shown, and why it is not. */
+export async function orFault<T>(read: () => Promise<T>, otherwise: (fault: string) => T): Promise<T> {
+  try {
+    return await read()
+  } catch (error) {
+    if (error instanceof RatelimitError) return otherwise(faultOf(error))
+    throw error
+  }
+}
+
+export function faultOf({ code, message }: RatelimitError): string {
+  return `${code}: ${message}`
 }
 
 const NO_KEYS: ShownKeys = { keys: [], total: 0, full: 0 }

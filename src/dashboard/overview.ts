@@ -1,11 +1,10 @@
-import { RatelimitError } from '../kernel/errors.ts'
 import { denialsIn } from '../reports/denied.ts'
 import { counted, inDigits } from '../shared/readable.ts'
 import { sparkline } from './chart.ts'
 import { barsOf, type DenialTimes, deniedNow, NOW_MINUTES, whenDenied } from './denials.ts'
 import { type Html, html } from './html.ts'
 import { href, type Looking, pageWith } from './layout.ts'
-import type { Limit } from './limit.ts'
+import { type Limit, orFault } from './limit.ts'
 import { searchForm } from './search.ts'
 import { type Cell, table } from './table.ts'
 
@@ -52,9 +51,8 @@ ${table(
   )
 }
 
-async function readRow(limit: Limit, { times }: Looking): Promise<OverviewRow> {
-  const nothing = { limit, rule: '', full: 0, isCut: false, held: [], denials: undefined }
-  try {
+function readRow(limit: Limit, { times }: Looking): Promise<OverviewRow> {
+  const read = async (): Promise<OverviewRow> => {
     const now = await limit.now()
     const rule = await limit.rule(now, (time) => times.short(time))
     const { full, cut } = await limit.keys({ part: '', offset: 0, size: 1, now })
@@ -64,10 +62,9 @@ async function readRow(limit: Limit, { times }: Looking): Promise<OverviewRow> {
       held.push([title, (await list({ size: MOST + 1, now })).length])
     }
     return { limit, rule, full, isCut: cut !== undefined, held, denials: await limit.denials(now) }
-  } catch (error) {
-    if (error instanceof RatelimitError) return { ...nothing, error: `${error.code}: ${error.message}` }
-    throw error
   }
+  const nothing = { limit, rule: '', full: 0, isCut: false, held: [], denials: undefined }
+  return orFault(read, (error) => ({ ...nothing, error }))
 }
 
 function trouble({ limit: { checker }, full, denials, error }: OverviewRow): readonly number[] {

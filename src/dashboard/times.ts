@@ -16,15 +16,9 @@ export class Times {
     try {
       this.#hour = new Intl.DateTimeFormat('en-GB', { timeZone, hour: '2-digit', minute: '2-digit' })
       this.#day = new Intl.DateTimeFormat('en-GB', { timeZone, day: 'numeric', month: 'short' })
-      const day = {
-        day: 'numeric',
-        month: 'short',
-        year: 'numeric',
-        hour: '2-digit',
-        minute: '2-digit',
-      } as const
-      this.#short = new Intl.DateTimeFormat('en-GB', { timeZone, ...day })
-      this.#format = new Intl.DateTimeFormat('en-GB', { timeZone, ...day, second: '2-digit' })
+      const of = { timeZone, dateStyle: 'medium' } as const
+      this.#short = new Intl.DateTimeFormat('en-GB', { ...of, timeStyle: 'short' })
+      this.#format = new Intl.DateTimeFormat('en-GB', { ...of, timeStyle: 'medium' })
       const named = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'long' }).formatToParts(now)
       this.zone = `${named.find(({ type }) => type === 'timeZoneName')?.value ?? 'Times'} (${timeZone})`
     } catch {

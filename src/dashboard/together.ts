@@ -1,7 +1,6 @@
-import { RatelimitError } from '../kernel/errors.ts'
 import type { Held, Holding } from '../shared/shown.ts'
 import { SHOWN } from './held.ts'
-import type { Limit } from './limit.ts'
+import { type Limit, orFault } from './limit.ts'
 import { RESERVATIONS } from './reservations.ts'
 
 /** A reservation, and its limit. */
@@ -45,14 +44,11 @@ export function heldTogether(limits: readonly Limit[], now: number): HeldTogethe
   }
 }
 
-/** What one limit cannot read does not hide the others. */
-async function reservationsIn(limit: Limit, now: number): Promise<ReservedIn[]> {
-  try {
+function reservationsIn(limit: Limit, now: number): Promise<ReservedIn[]> {
+  const read = async () => {
     const holding = (await limit.holdings()).find(({ name }) => name === RESERVATIONS)
     const found = (await holding?.list({ size: SHOWN, now })) ?? []
     return found.map((held) => ({ limit, held }))
-  } catch (error) {
-    if (error instanceof RatelimitError) return []
-    throw error
   }
+  return orFault(read, () => [])
 }
