@@ -1,8 +1,7 @@
+import type { RateLimitTable } from '../../schema/index.ts'
 import type { Usage } from '../kernel/answers/results.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
-import { type Row, runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
+import type { Row } from '../kernel/database/run.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
 import { gateOf } from '../kernel/engine/gate.ts'
 import { calledOn, type Handle } from '../kernel/engine/handles.ts'
@@ -13,8 +12,9 @@ import { paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter } from '../kernel/options/validate.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
 import { lookAtEach, lookAtPlans } from '../reports/usage-by-plan.ts'
-import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
+import type { PlanOf } from '../shared/limiter-rows.ts'
 import { exactNumber } from '../shared/number-columns.ts'
+import { type Reading, readingIn, readRows } from '../shared/read-rows.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Held, KeysAsked, ShownKey, ShownKeys } from '../shared/shown.ts'
 import {
@@ -47,12 +47,11 @@ export function nearestKeys(rows: KeyRows, asked: KeysAsked): Promise<ShownKeys>
 async function nearestUnder(reading: Reading, limiter: StoredLimiter, asked: KeysAsked): Promise<ShownKeys> {
   const { part, offset, size, now } = asked
   const name = `nearest ${limiter.algorithm.name} ${part !== ''}`
-  const { table } = reading
-  const statement = kept(table.statements, name, () => nearestStatement(table.table, limiter, part !== ''))
+  const build = (table: RateLimitTable) => nearestStatement(table, limiter, part !== '')
   const params = paramsAt(limiter, now)
   const previousStart = limiter.periodAt?.((params['periodStart'] ?? 0) - 1).start ?? null
-  const sent = { prefix: reading.prefix, clock: now, previousStart, part, size, offset }
-  const rows = distinct(await uncharged(runOnce(reading, statement, sent, params)), 'key', size)
+  const sent = { clock: now, previousStart, part, size, offset }
+  const rows = distinct(await readRows(reading, name, build, sent, params), 'key', size)
   const own = rows.filter((row) => row['like'] === true).map((row) => ({ key: keyIn(row), limiter }))
   const usages = new Map((await lookAtEach(reading, own, now)).map((usage) => [usage.key, usage]))
   const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
@@ -73,11 +72,8 @@ async function nearestByPlan(
   limiterOf: PlanOf,
   { part, offset, size, now }: KeysAsked,
 ): Promise<ShownKeys> {
-  const { db, table, prefix } = reading
-  const statement = kept(table.statements, `some keys ${part !== ''}`, () =>
-    someKeysStatement(table.table, part !== ''),
-  )
-  const rows = await uncharged(runOnce({ db }, statement, { prefix, clock: now, part }))
+  const build = (table: RateLimitTable) => someKeysStatement(table, part !== '')
+  const rows = await readRows(reading, `some keys ${part !== ''}`, build, { clock: now, part })
   const keys = distinct(rows, 'key', MAX_PLANS).map(keyIn)
   const found: ShownKey[] = []
   for (let place = 0; place < keys.length; place += MAX_PAGE) {
@@ -133,10 +129,8 @@ export async function presentPlan(limiterOf: PlanOf, key: string): Promise<Limit
   return limiter
 }
 
-async function hasRow({ rows: { connection, table, namespace } }: Checker, key: string): Promise<boolean> {
-  const statement = kept(table.statements, 'has row', () => hasRowStatement(table.table))
-  const rows = await uncharged(runOnce(connection, statement, { prefix: namespace.prefix, key }))
-  return rows.length > 0
+async function hasRow(checker: Checker, key: string): Promise<boolean> {
+  return (await readRows(readingIn(checker), 'has row', hasRowStatement, { key })).length > 0
 }
 
 /** The keys that are blocked now: in their own rows, or in those of the gate. Undefined if none can be. */
@@ -144,21 +138,15 @@ export async function blockedKeys(owner: Checker, now: number, size: number): Pr
   const checker = gateOf(owner) ?? owner
   const { limiter } = checker.terms
   if (!limiter.stored || !limiter.algorithm.sql.blockedUntil) return undefined
-  const { connection, table, namespace } = checker.rows
   const name = `blocked ${limiter.algorithm.name}`
-  const statement = kept(table.statements, name, () => blockedStatement(table.table, limiter))
-  const sent = { prefix: namespace.prefix, clock: now, size }
-  const rows = await uncharged(runOnce(connection, statement, sent, paramsAt(limiter, now)))
+  const build = (table: RateLimitTable) => blockedStatement(table, limiter)
+  const sent = { clock: now, size }
+  const rows = await readRows(readingIn(checker), name, build, sent, paramsAt(limiter, now))
   return rows.map((row) => ({ key: keyIn(row), name: '', until: exactNumber(row['until']) }))
 }
 
 function shownKey(key: string, { used, limit, remaining: left, reset, blockedUntil }: Usage): ShownKey {
   return { key, used, limit, left, reset, blockedUntil }
-}
-
-/** The rows of a limiter, for reports. */
-export function readingIn({ rows: { connection, table, namespace } }: Checker): Reading {
-  return { db: connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
 }
 
 function keyIn(row: Row): string {

@@ -8,6 +8,7 @@ import type { Ratelimit } from '../ratelimit.ts'
 import { type DeniedAsked, type DeniedKey, deniedOver, deniedPage } from '../reports/denied.ts'
 import type { PlanOf } from '../shared/limiter-rows.ts'
 import { timeOf } from '../shared/number-columns.ts'
+import { readingIn } from '../shared/read-rows.ts'
 import {
   type Act,
   type Held,
@@ -23,7 +24,7 @@ import type { AnySemaphore } from './any-semaphore.ts'
 import type { DenialTimes } from './denials.ts'
 import { inTime } from './in-time.ts'
 import { inWords } from './in-words.ts'
-import { blockedKeys, type KeyRows, lookAtKey, nearestKeys, presentPlan, readingIn } from './keys.ts'
+import { blockedKeys, type KeyRows, lookAtKey, nearestKeys, presentPlan } from './keys.ts'
 import { openReservationsOf, reservationActs } from './reservations.ts'
 
 /** A limit of the page whose keys have plans. */

@@ -3,9 +3,10 @@ import { readOpen } from '../estimates/read-open.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { calledOn } from '../kernel/engine/handles.ts'
 import { toHex } from '../shared/hex-id.ts'
+import { readingIn } from '../shared/read-rows.ts'
 import { inDigits } from '../shared/readable.ts'
 import type { Act, FieldValues, Holding } from '../shared/shown.ts'
-import { type KeyRows, presentPlan, readingIn } from './keys.ts'
+import { type KeyRows, presentPlan } from './keys.ts'
 
 /** The name of what this lists. */
 export const RESERVATIONS = 'reservations'

@@ -1,10 +1,8 @@
-import { uncharged } from '../kernel/database/database-error.ts'
+import type { RateLimitTable } from '../../schema/index.ts'
 import { distinct } from '../kernel/database/rows.ts'
-import { runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
 import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
-import type { Reading } from '../shared/limiter-rows.ts'
 import { stateIn } from '../shared/number-columns.ts'
+import { type Reading, readRows } from '../shared/read-rows.ts'
 import { CLOSING, openedIn } from './estimate-row.ts'
 import { nameIn } from './names.ts'
 import { openStatement } from './sql/estimates.ts'
@@ -23,13 +21,13 @@ export interface OpenReservation {
 
 /** Reads the open reservations of a key, or of all keys, those that end first before the others. */
 export async function readOpen(
-  { db, table, prefix }: Omit<Reading, 'clock'>,
+  reading: Omit<Reading, 'clock'>,
   { key, size }: { readonly key?: string | undefined; readonly size: number },
 ): Promise<OpenReservation[]> {
   const isOfKey = key !== undefined
-  const statement = kept(table.statements, `open ${isOfKey}`, () => openStatement(table.table, isOfKey))
-  const values = { prefix: RESERVED_PREFIX + prefix, size, from: `${key}/`, to: `${key}/z` }
-  const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', size)
+  const build = (table: RateLimitTable) => openStatement(table, isOfKey)
+  const values = { prefix: RESERVED_PREFIX + reading.prefix, size, from: `${key}/`, to: `${key}/z` }
+  const rows = distinct(await readRows(reading, `open ${isOfKey}`, build, values), 'key', size)
   return rows.flatMap((row) => {
     const opened = openedIn(stateIn(row, CLOSING))
     return opened ? [{ ...nameIn(String(row['key'])), rate: opened.rate, expires: opened.endMs }] : []

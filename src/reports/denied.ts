@@ -1,21 +1,13 @@
 import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
-import { runOnce } from '../kernel/database/run.ts'
-import { kept, statementsOf } from '../kernel/database/statement.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { textArray } from '../kernel/sql/calls.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { denialsKey, deniedPrefix, HOUR, MINUTE, type Span, spanName } from '../shared/denied-rows.ts'
-import {
-  type LimiterRows,
-  REPORT_NAMES,
-  type Reading,
-  type ReportOptions,
-  readingOf,
-} from '../shared/limiter-rows.ts'
+import { type LimiterRows, REPORT_NAMES, type ReportOptions, readingOf } from '../shared/limiter-rows.ts'
 import { exactNumber, timeOf } from '../shared/number-columns.ts'
+import { type Reading, readRows } from '../shared/read-rows.ts'
 import { deniedInStatement, deniedStatement } from './sql/denied.ts'
 
 /** Options of `denied`. */
@@ -88,21 +80,24 @@ export interface DeniedAsked {
 
 /** Some of the keys that were denied since a time, and how many there are. */
 export async function deniedPage(
-  { db, table, prefix }: Reading,
+  reading: Reading,
   asked: DeniedAsked,
 ): Promise<{ readonly keys: DeniedKey[]; readonly total: number }> {
   const { now, part, top, offset } = asked
   // The rows of minutes are kept for an hour.
   const span = asked.from > now - HOUR.ms ? MINUTE : HOUR
   const from = Math.max(asked.from, now - span.keptMs)
-  const statement = kept(statementsOf(table.table), `denied ${span.ms}`, () =>
-    deniedStatement(table.table, span),
-  )
   // A row ends so long after its first denial. It is not missed if the clock went back a little, or if it ends
   // on the grid of its limiter.
   const ends = { firstEnd: from + span.keptMs - 2 * span.ms, lastEnd: from + 3 * span.keptMs }
-  const values = { prefix: deniedPrefix(prefix), since: spanName(span, from), ...ends, part, top, offset }
-  const rows = distinct(await uncharged(runOnce({ db }, statement, values)), 'key', top)
+  const values = { since: spanName(span, from), ...ends, part, top, offset }
+  const found = await readRows(
+    denialsOf(reading),
+    `denied ${span.ms}`,
+    (table) => deniedStatement(table, span),
+    values,
+  )
+  const rows = distinct(found, 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }
 }
@@ -122,7 +117,7 @@ export function denialsIn(times: readonly DeniedIn[]): number {
 
 /** How many denials the hours and minutes up to a time had: those of a key, or those of all keys. */
 export async function deniedOver(
-  { db, table, prefix }: Reading,
+  reading: Reading,
   asked: { readonly now: number; readonly hours: number; readonly minutes: number; readonly key?: string },
 ): Promise<{ readonly hours: DeniedIn[]; readonly minutes: DeniedIn[] }> {
   const timesOf = (span: Span, count: number) =>
@@ -131,9 +126,8 @@ export async function deniedOver(
       return { start, key: denialsKey(spanName(span, start), asked.key) }
     })
   const [hours, minutes] = [timesOf(HOUR, asked.hours), timesOf(MINUTE, asked.minutes)]
-  const statement = kept(statementsOf(table.table), 'denied in', () => deniedInStatement(table.table))
   const keys = textArray([...hours, ...minutes].map(({ key }) => key))
-  const rows = await uncharged(runOnce({ db }, statement, { prefix: deniedPrefix(prefix), keys }))
+  const rows = await readRows(denialsOf(reading), 'denied in', deniedInStatement, { keys })
   const found = new Map(rows.map((row) => [String(row['key']), row]))
   const counted = ({ start, key }: { start: number; key: string }): DeniedIn => {
     const row = found.get(key)
@@ -144,6 +138,11 @@ export async function deniedOver(
     }
   }
   return { hours: hours.map(counted), minutes: minutes.map(counted) }
+}
+
+/** The rows that count the denials. */
+function denialsOf(reading: Reading): Reading {
+  return { ...reading, prefix: deniedPrefix(reading.prefix) }
 }
 
 /** The year must have four digits, so that hours can be compared as texts. */

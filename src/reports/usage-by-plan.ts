@@ -2,18 +2,17 @@ import { usageOf } from '../kernel/answers/answer.ts'
 import { behindBlock } from '../kernel/answers/capacity.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { groupBy } from '../kernel/base/arrays.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
-import { type Row, runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
+import type { Row } from '../kernel/database/run.ts'
 import type { Limiter, Params, StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
 import { checkLimiter } from '../kernel/options/validate.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { BLOCKED } from '../kernel/sql/own-prefixes.ts'
 import { MAX_PAGE } from '../kernel/sql/places.ts'
-import type { PlanOf, Reading } from '../shared/limiter-rows.ts'
+import type { PlanOf } from '../shared/limiter-rows.ts'
 import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
+import { type Reading, readRows } from '../shared/read-rows.ts'
 import { keysStatement, lookEachStatement, lookParams } from './sql/usage.ts'
 
 /** What to read, and how many keys to list. */
@@ -56,10 +55,9 @@ function byUse(one: Used, other: Used): number {
   return other.used - one.used || (one.key < other.key ? -1 : 1)
 }
 
-async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
-  const { isShown } = table.store
-  const statement = kept(table.statements, 'keys', () => keysStatement(table.table, isShown))
-  const rows = await uncharged(runOnce({ db }, statement, { prefix, after }))
+async function keysAfter(reading: Reading, after: string): Promise<string[]> {
+  const { isShown } = reading.table.store
+  const rows = await readRows(reading, 'keys', (table) => keysStatement(table, isShown), { after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
 
@@ -114,21 +112,20 @@ export async function lookAtEach(
 }
 
 async function usageRows(
-  { db, table, prefix }: Reading,
+  reading: Reading,
   asked: readonly (KeyPlan & { readonly params: Params })[],
   clock: number,
 ): Promise<readonly Row[]> {
   const { limiter } = asked[0] as KeyPlan
   const name = `look each ${limiter.algorithm.name}`
-  const { isShown } = table.store
-  const statement = kept(table.statements, name, () => lookEachStatement(table.table, limiter, isShown))
+  const { isShown } = reading.table.store
   const columns = lookParams(limiter).map((param) => [
     param,
     numberArray(asked.map(({ params }) => params[param] as number)),
   ])
   const key = textArray(asked.map((each) => each.key))
-  const sent = { ...Object.fromEntries(columns), prefix, gates: gatesOf(prefix), clock, key }
-  const rows = await uncharged(runOnce({ db }, statement, sent))
+  const sent = { ...Object.fromEntries(columns), gates: gatesOf(reading.prefix), clock, key }
+  const rows = await readRows(reading, name, (table) => lookEachStatement(table, limiter, isShown), sent)
   return distinct(rows, 'place', asked.length)
 }
 

@@ -3,10 +3,8 @@ import { usageOf } from '../kernel/answers/answer.ts'
 import { behindBlock } from '../kernel/answers/capacity.ts'
 import type { Usage } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { distinct } from '../kernel/database/rows.ts'
-import { type Row, runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
+import type { Row } from '../kernel/database/run.ts'
 import { handleIn } from '../kernel/engine/handles.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
 import { appliesAt, paramsAt } from '../kernel/limits/limiter.ts'
@@ -18,11 +16,11 @@ import {
   type PlanOf,
   type PlanRows,
   REPORT_NAMES,
-  type Reading,
   type ReportOptions,
   readingOf,
 } from '../shared/limiter-rows.ts'
 import { exactNumber, stateIn, timeOf } from '../shared/number-columns.ts'
+import { type Reading, readRows } from '../shared/read-rows.ts'
 import { shownIn } from '../shared/shown.ts'
 import { usageStatement } from './sql/usage.ts'
 import { blockIn, gatesOf, lookAtEach, type TopReading, usageByPlan } from './usage-by-plan.ts'
@@ -122,15 +120,14 @@ async function usageOfFunds(of: object, { db, top, clock }: TopReading): Promise
 
 /** The keys that have used most under one limit. */
 async function usageUnder(reading: TopReading, limiter: StoredLimiter): Promise<(KeyUsage | OtherUsage)[]> {
-  const { db, table, prefix, top, clock } = reading
+  const { top } = reading
   const name = `usage ${limiter.algorithm.name}`
-  const statement = kept(table.statements, name, () => usageStatement(table.table, limiter))
-  const time = await timeOf(db, clock)
+  const time = await timeOf(reading.db, reading.clock)
   const params = paramsAt(limiter, time)
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
-  const sent = { prefix, gates: gatesOf(prefix), top, clock: time, previousStart }
-  const rows = await uncharged(runOnce({ db }, statement, sent, params))
+  const sent = { gates: gatesOf(reading.prefix), top, clock: time, previousStart }
+  const rows = await readRows(reading, name, (table) => usageStatement(table, limiter), sent, params)
   const found = distinct(rows, 'key', top)
   const rowsAhead = found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row)))
   const ahead = await usedAhead(reading, limiter, rowsAhead, time)

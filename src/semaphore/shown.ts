@@ -1,10 +1,8 @@
 import { groupBy } from '../kernel/base/arrays.ts'
-import { uncharged } from '../kernel/database/database-error.ts'
 import { mustHave } from '../kernel/database/rows.ts'
-import { runOnce } from '../kernel/database/run.ts'
-import { kept } from '../kernel/database/statement.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { exactNumber } from '../shared/number-columns.ts'
+import { readingIn, readRows } from '../shared/read-rows.ts'
 import { inDigits, inLength } from '../shared/readable.ts'
 import type { Held, KeysAsked, ShownKey, ShownKeys, ShownParts } from '../shared/shown.ts'
 import { holdersOf } from './holders.ts'
@@ -37,14 +35,13 @@ export function shownOf(checker: Checker, { limit, leaseMs }: Plan): ShownParts 
 }
 
 async function heldSlots(
-  { rows: { connection, table, namespace } }: Checker,
+  checker: Checker,
   { part, now }: Pick<KeysAsked, 'part' | 'now'>,
   size: number,
 ): Promise<Held[]> {
-  const statement = kept(table.statements, 'held slots', () => heldSlotsStatement(table.table))
   // An empty part is in every key.
-  const values = { prefix: namespace.prefix, clock: now, part, size }
-  return (await uncharged(runOnce(connection, statement, values))).map((row) => ({
+  const values = { clock: now, part, size }
+  return (await readRows(readingIn(checker), 'held slots', heldSlotsStatement, values)).map((row) => ({
     key: String(mustHave(row['key'])),
     name: String(Number(mustHave(row['slot']))),
     // A fence begins with the time of its lease.

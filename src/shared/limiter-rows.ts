@@ -10,7 +10,7 @@ import type { TxOptions } from '../kernel/options/calls.ts'
 import { checkDatabase, checkRows, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
 import { checkLimiter, checkOption, checkTakesLimiter, readClock } from '../kernel/options/validate.ts'
-import type { Table } from '../kernel/store/store.ts'
+import { type Reading, readingIn } from './read-rows.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
 export type PlanOf = (key: string) => Limiter | Promise<Limiter>
@@ -78,15 +78,6 @@ export function checkAboveZero(value: unknown, name: string): void {
   checkOption(Number.isSafeInteger(value) && Number(value) > 0, `${name} must be a whole number above 0.`)
 }
 
-/** The rows that a report reads, and the clock. */
-export interface Reading {
-  readonly db: Database
-  readonly table: Table
-  readonly prefix: string
-  /** In Unix milliseconds. Undefined for the database's clock. */
-  readonly clock: (() => number) | undefined
-}
-
 /**
  * The rows of the limiter, or of the description.
  *
@@ -95,8 +86,7 @@ export interface Reading {
 export function readingOf(of: object, tx?: Database): Reading {
   if (!handleIn(of) && 'db' in Object(of)) return readingOfRows(of as LimiterRows, tx)
   const { checker } = handleOf(of, 'Give a Ratelimit or Credits, or { db, prefix, durable } of the rows.')
-  const { connection, table, namespace } = checker.rows
-  return { db: tx ?? connection.db, table, prefix: namespace.prefix, clock: namespace.clock }
+  return readingIn(checker, tx)
 }
 
 function readingOfRows(rows: LimiterRows, tx: Database | undefined): Reading {
