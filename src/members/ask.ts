@@ -1,8 +1,8 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { exactNumbers, mustHave, onlyRow } from '../kernel/database/rows.ts'
-import { type Row, run } from '../kernel/database/run.ts'
-import { kept, type Statement } from '../kernel/database/statement.ts'
+import type { Row } from '../kernel/database/run.ts'
+import type { Statement } from '../kernel/database/statement.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { watched } from '../kernel/engine/layers.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
@@ -10,12 +10,12 @@ import { runOn } from '../kernel/engine/work.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import type { Commit } from '../kernel/sql/guard.ts'
 import { fromHex } from '../shared/hex-id.ts'
+import { commitOn, type OwnSource, runOwn } from '../shared/own-rows.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import type { Added, Counted, NotAdded } from './answers.ts'
 import { answeredTime } from './options.ts'
 import { addStatement, lockStatement, renewStatement } from './sql/add.ts'
 import { listStatement, removeStatement } from './sql/list.ts'
-import type { MembersSource } from './sql/rows.ts'
 
 /** The rows of a key, and of one of its members. */
 export interface Where {
@@ -47,7 +47,7 @@ export async function add(where: Where, limit: number, tx: Database | undefined)
 }
 
 async function addOn(where: Where, limit: number, connection: Connection): Promise<Added | NotAdded> {
-  const commit = commitOf(where, connection)
+  const commit = commitOn(connection, where.checker)
   if (!connection.isTransaction) {
     const renewed = onlyRow(await ask(where, connection, 'renew', renewStatement, { commit }))
     if (renewed) return addedIn(where, limit, exactNumbers(renewed['numbers']), false)
@@ -75,7 +75,7 @@ function addedIn({ windowMs }: Where, limit: number, numbers: readonly number[],
 export function remove(where: Where, tx: Database | undefined): Promise<boolean> {
   const { checker } = where
   const removeOn = async (connection: Connection) => {
-    const commit = commitOf(where, connection)
+    const commit = commitOn(connection, checker)
     const row = onlyRow(await ask(where, connection, 'remove', removeStatement, { commit }))
     return row?.['counted'] === true
   }
@@ -114,28 +114,15 @@ function gridOf(windowMs: number): number {
   return Math.max(1000, Math.floor(windowMs / 8))
 }
 
-/** How what the call writes is committed. A transaction of the caller decides that itself. */
-function commitOf({ checker }: Where, { isTransaction }: Connection): Commit {
-  return isTransaction ? 'as the session' : checker.rows.commit
-}
-
 /** The rows of an answer: a guarded statement without one answers with nothing but sizes. */
 async function ask(
   { checker, head, key, windowMs }: Where,
   connection: Connection,
   name: string,
-  build: (source: MembersSource) => Statement,
-  { commit = 'as the session', limit = 0 }: { readonly commit?: Commit; readonly limit?: number } = {},
+  build: (source: OwnSource) => Statement,
+  { commit, limit = 0 }: { readonly commit?: Commit; readonly limit?: number } = {},
 ): Promise<readonly Row[]> {
-  const { table, namespace } = checker.rows
-  const clock = namespace.clock?.() ?? null
-  const injectedClock = clock !== null
-  const statementFor = (guarded: boolean) =>
-    kept(table.statements, `members ${name} ${injectedClock} ${commit} ${guarded}`, () =>
-      build({ table: table.table, injectedClock, commit, guarded }),
-    )
-  const { prefix } = namespace
-  const values = { prefix, head, key, clock, windowMs, limit, expiryGridMs: gridOf(windowMs) }
-  const rows = await run(connection, [table.size], statementFor, values, {})
+  const values = { head, key, windowMs, limit, expiryGridMs: gridOf(windowMs) }
+  const rows = await runOwn(checker, connection, `members ${name}`, build, values, commit)
   return rows.filter(({ numbers, counted }) => (numbers ?? counted ?? null) !== null)
 }

@@ -1,13 +1,14 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import { mustHave } from '../kernel/database/rows.ts'
-import { type Row, run } from '../kernel/database/run.ts'
-import { kept, type Statement, type Value } from '../kernel/database/statement.ts'
+import type { Row } from '../kernel/database/run.ts'
+import type { Statement, Value } from '../kernel/database/statement.ts'
 import { timed } from '../kernel/diagnostics.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { exactNumber } from '../shared/number-columns.ts'
+import { commitOn, type OwnSource, runOwn } from '../shared/own-rows.ts'
 import { acquireStatement } from './sql/acquire.ts'
-import { type LeaseAction, type LeaseSource, leaseStatement } from './sql/lease.ts'
+import { type LeaseAction, leaseStatement } from './sql/lease.ts'
 
 /** Asks for a slot of a key. */
 export interface Acquire {
@@ -88,35 +89,28 @@ const MIN_SLOT_GRID_MS = 3_600_000
 
 /** Sends requests that can share a statement. With `mayWait` it waits for rows that other transactions hold. */
 export async function askForSlots(
-  { rows: { table, namespace, commit: own } }: Checker,
+  checker: Checker,
   connection: Connection,
   asked: readonly AskedSlots[],
   mayWait: boolean,
 ): Promise<SlotAnswers> {
   const { request } = mustHave(asked[0])
   const { purpose, leaseMs } = request
-  const clock = namespace.clock?.() ?? null
-  const commit = connection.isTransaction ? 'as the session' : own
-  const injectedClock = clock !== null
   const joined = connection.isTransaction
-  const build = (source: LeaseSource): Statement =>
+  const build = (source: OwnSource): Statement =>
     purpose === 'acquire'
       ? acquireStatement({ ...source, joined })
       : leaseStatement({ ...source, action: purpose, waits: mayWait })
-  const variant = `${purpose} ${purpose === 'acquire' ? joined : mayWait} ${injectedClock} ${commit}`
-  const statementFor = (guarded: boolean) =>
-    kept(table.statements, `${variant} ${guarded}`, () =>
-      build({ table: table.table, injectedClock, commit, guarded }),
-    )
-  const { prefix } = namespace
-  const values: Record<string, Value> = {
-    ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_SLOT_GRID_MS, leaseMs) },
+  const name = `${purpose} ${purpose === 'acquire' ? joined : mayWait}`
+  const values = {
+    ...{ leaseMs, expiryGridMs: Math.max(MIN_SLOT_GRID_MS, leaseMs) },
     key: textArray(asked.map((each) => each.request.key)),
     ...(isAcquire(request) ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
   }
   const sentAt = performance.now()
+  const { prefix } = checker.rows.namespace
   const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
-    run(connection, [table.size], statementFor, values, {}),
+    runOwn(checker, connection, name, build, values, commitOn(connection, checker)),
   )
   return slotAnswersOf(rows, asked, sentAt)
 }

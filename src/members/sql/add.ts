@@ -4,17 +4,8 @@ import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../k
 import { exact, fromColumn, toColumn } from '../../kernel/sql/columns.ts'
 import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { insertRow, NO_STATE, newRows } from '../../kernel/sql/rows.ts'
-import {
-  clockOf,
-  endOf,
-  expiryOf,
-  headExpiryOf,
-  isMember,
-  lasts,
-  type MembersSource,
-  rowsOfKey,
-  seenIn,
-} from './rows.ts'
+import { clockOf, type OwnSource } from '../../shared/own-rows.ts'
+import { endOf, expiryOf, headExpiryOf, isMember, lasts, rowsOfKey, seenIn } from './rows.ts'
 
 const ROWS = name('ratelimit_rows')
 const CLOCK = name('ratelimit_clock')
@@ -22,7 +13,7 @@ const COUNTED = name('ratelimit_counted')
 const DECIDED = name('ratelimit_decided')
 
 /** The statement that locks the head of a key, and makes it if it is missing. */
-export function lockStatement(source: MembersSource): Statement {
+export function lockStatement(source: OwnSource): Statement {
   const { table } = source
   const parameters = new Parameters()
   const now = clockOf(source, parameters)
@@ -44,7 +35,7 @@ function addedAt(now: SQL<number>, count: SQL<number>) {
  * The statement that adds a member to a key whose head is locked. It locks the other members too, because one
  * of them may be added again at this moment, and reads the clock after that.
  */
-export function addStatement(source: MembersSource): Statement {
+export function addStatement(source: OwnSource): Statement {
   const { table } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
@@ -108,7 +99,7 @@ export function addStatement(source: MembersSource): Statement {
  * It reads the clock when it has that lock: what waited for the lock before may have given the place away. It
  * has no answer if the member does not count, or would count for longer than the head of its key stays.
  */
-export function renewStatement(source: MembersSource): Statement {
+export function renewStatement(source: OwnSource): Statement {
   const { table } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)

@@ -3,12 +3,13 @@ import type { Statement } from '../../kernel/database/statement.ts'
 import { builder, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { exact, fromColumn } from '../../kernel/sql/columns.ts'
 import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
-import { clockOf, endOf, isMember, type MembersSource, rowsOfKey, seenIn } from './rows.ts'
+import { clockOf, type OwnSource } from '../../shared/own-rows.ts'
+import { endOf, isMember, rowsOfKey, seenIn } from './rows.ts'
 
 const now = name('now')
 
 /** The statement that finds the members of a key that count, or one of them. It locks nothing. */
-export function listStatement(source: MembersSource, which: 'all' | 'one'): Statement {
+export function listStatement(source: OwnSource, which: 'all' | 'one'): Statement {
   const { table } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
@@ -30,7 +31,7 @@ export function listStatement(source: MembersSource, which: 'all' | 'one'): Stat
 }
 
 /** The statement that removes a member. It says whether the member counted. */
-export function removeStatement(source: MembersSource): Statement {
+export function removeStatement(source: OwnSource): Statement {
   const { table } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)

@@ -3,8 +3,6 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import type { Parameters } from '../../kernel/sql/builder.ts'
 import { fromColumn, isOfKind, MAX_TIME, onGrid, toColumn } from '../../kernel/sql/columns.ts'
-import type { Commit } from '../../kernel/sql/guard.ts'
-import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 
 // A member is a row. Its key is the limited key, a slash, and the member in hexadecimal. `count` is 1,
 // `window_start` the time since which it counts, and `last_refill` the time at which it was added last.
@@ -13,18 +11,6 @@ import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 // it if the member is new: a transaction that cannot see a member of another one cannot lock the head either.
 // So the head stays until no member counts. It expires after two windows, and is written again before a member
 // would count for longer.
-
-/** What the statements are built for. */
-export interface MembersSource {
-  readonly table: RateLimitTable
-  readonly injectedClock: boolean
-  readonly commit: Commit
-  readonly guarded: boolean
-}
-
-export function clockOf({ injectedClock }: MembersSource, parameters: Parameters): SQL<number> {
-  return injectedClock ? parameters.number('clock') : CLOCK_MS
-}
 
 /** Whether a row is a member's, or the head's. */
 export function isMember(table: RateLimitTable): SQL {

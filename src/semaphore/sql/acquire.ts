@@ -7,12 +7,13 @@ import { answered, fromColumn, onGrid, toColumn } from '../../kernel/sql/columns
 import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
 import { insertRow, lockedRow, newRows } from '../../kernel/sql/rows.ts'
+import { clockOf, type OwnSource } from '../../shared/own-rows.ts'
 import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
-import { IS_RARE, type LeaseSource } from './lease.ts'
+import { IS_RARE } from './lease.ts'
 import { leaseEnd, slotsOfKey } from './slot-rows.ts'
 import { HAS_USE, IS_KEPT, turn, turnOf } from './turns.ts'
 
-export interface AcquireSource extends LeaseSource {
+export interface AcquireSource extends OwnSource {
   /** Whether the lock of the row is the lease, so that it ends with the caller's transaction. */
   readonly joined: boolean
 }
@@ -41,7 +42,7 @@ export function acquireStatement(source: AcquireSource): Statement {
   const guarding = guard([table], source.guarded, parameters)
   const prefix = parameters.text('prefix')
   const limit = parameters.integer('limit')
-  const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
+  const clock = clockOf(source, parameters)
   const now = sql`(select now from ${CLOCK})`
   const keyOf = (number: SQL) => sql`of_key.key || '#' || lpad(${number}::text, 4, '0')`
   const numbers = sql`select ${lockName(table, prefix, sql`call.key`)} as lock_name,

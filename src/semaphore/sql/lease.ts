@@ -1,25 +1,17 @@
 import { and, type SQL, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
 import { ROWS } from '../../kernel/limits/rows.ts'
 import { builder, isDecidedRow, isTheRow, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { callsFrom } from '../../kernel/sql/calls.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from '../../kernel/sql/columns.ts'
-import { type Commit, guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
-import { CLOCK_MS } from '../../kernel/sql/levels.ts'
+import { guard, guardedStatement, transactionSettings } from '../../kernel/sql/guard.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
-
-export interface LeaseSource {
-  readonly table: RateLimitTable
-  readonly injectedClock: boolean
-  readonly commit: Commit
-  readonly guarded: boolean
-}
+import { clockOf, type OwnSource } from '../../shared/own-rows.ts'
 
 /** What becomes of a lease: it ends now, or lasts longer. */
 export type LeaseAction = 'release' | 'extend'
 
-export interface ChangeSource extends LeaseSource {
+export interface ChangeSource extends OwnSource {
   readonly action: LeaseAction
   /** Whether it waits for rows that other transactions hold. If not, it skips them. */
   readonly waits: boolean
@@ -42,7 +34,7 @@ export function leaseStatement(source: ChangeSource): Statement {
   const { table, action, waits } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
-  const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
+  const clock = clockOf(source, parameters)
   const isSlot = [
     isTheRow(table, parameters, sql`call.key`),
     isOfKind(ROWS.slot, table),
