@@ -4,6 +4,7 @@ import { limitAll, type Ratelimit } from '../../src/index.ts'
 import { openReservations } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
+import { undone } from '../support/undone.ts'
 import {
   errorOf,
   expectQuiet,
@@ -62,13 +63,11 @@ test('a settlement whose transaction breaks before it charges: UNREACHABLE', asy
   // Drizzle's own transaction does not listen for the errors of its client.
   await uncaughtBy(async () => {
     let error: unknown
-    const settling = opened.db.transaction(async (tx) => {
+    await undone(opened.db, async (tx) => {
       network.proxy.fault = (request) =>
         /xact_status/.test(request.toString('latin1')) ? 'cut before' : 'pass'
       error = await errorOf(reserved.commit(2, { tx }))
-      throw error
     })
-    await expect(settling).rejects.toThrow()
     expect(error).toMatchObject({ code: 'UNREACHABLE' })
   })
   network.proxy.fault = () => 'pass'

@@ -4,6 +4,7 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../support/databases.ts'
 import { holdRows } from '../support/locks.ts'
+import { undone } from '../support/undone.ts'
 import {
   errorOf,
   expectQuiet,
@@ -137,13 +138,10 @@ test("a caller's rollback, on purpose or by a fault, undoes the charge and frees
   const opened = openPool(direct.url)
   const ratelimit = limiterOn(opened, newPrefix('rollback'))
   await ratelimit.limit(SECRET)
-  const undo = new Error('undo')
-  const onPurpose = opened.db.transaction(async (tx) => {
+  await undone(opened.db, async (tx) => {
     expect(await ratelimit.limit(SECRET, { rate: 5, tx })).toMatchObject({ success: true, remaining: 94 })
     expect(await limitAllOn(ratelimit, tx)).toMatchObject({ success: true })
-    throw undo
   })
-  await expect(onPurpose).rejects.toBe(undo)
   const byFault = opened.db.transaction(async (tx) => {
     await ratelimit.limit(SECRET, { rate: 5, tx })
     await ratelimit.limit('\u0000', { tx }).catch(() => {})

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -64,12 +65,10 @@ describe.each(kinds)('$name', ({ limiter }) => {
 
   test('does the same in a transaction, and is rolled back with it', async () => {
     const { quota, rows } = quotaOn(database, limiter, DRY)
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await quota.limit('key', { rate: 8, tx })).not.toHaveProperty('wouldDeny')
       expect(await quota.limit('key', { rate: 8, tx })).toMatchObject({ success: true, wouldDeny: {} })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await rows()).toEqual([])
   })
 

@@ -4,7 +4,8 @@ import { type CreditRequest, type Limiter, limitAll, Ratelimit } from '../../../
 import type { Quota, QuotaConfig } from '../../../src/quota/index.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, kinds, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -264,11 +265,9 @@ test('a call without a limit may be forced too', async () => {
 
 test('a rollback undoes it', async () => {
   const { quota, used } = await ten()
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     await limitAll([{ ratelimit: quota, key: 'key', rate: 25, force: true }], { tx })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await used()).toBe(0)
 })
 

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { Model } from '../../support/model.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, kinds, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -116,12 +117,10 @@ describe.each(kinds)('$name', ({ name, plan, limiter, debtsEnd }) => {
 
   test('a rollback undoes a debt', async () => {
     const { quota, rows } = quotaOn(database, limiter)
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await quota.limit('key', { rate: 25, force: true, tx })).toMatchObject({ success: true })
       expect(await quota.limit('key', { tx })).toMatchObject({ success: false })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await rows()).toEqual([])
   })
 

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, kinds, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -26,12 +27,10 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
 
   test('in a transaction counts what the transaction has used', async () => {
     const { quota } = quotaOn(database, limiter)
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await quota.limit('a', { rate: 7, tx })
       expect(await quota.getRemainingAll(['b', 'a'], { tx })).toMatchObject([{ used: 0 }, { used: 7 }])
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await quota.getRemainingAll(['a'])).toMatchObject([{ used: 0 }])
   })
 })

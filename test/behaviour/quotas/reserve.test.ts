@@ -1,12 +1,13 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
 import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
-import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
+import { hasServer, useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { firstFrom, Model } from '../../support/model.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { stored } from '../../support/stored.ts'
-import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -118,12 +119,10 @@ describe.each(kinds)('$name', ({ limiter }) => {
   test('after a rollback of its settling the estimate stays charged and may be settled', async () => {
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await reserved.commit(9, { tx })
       expect(await quota.getRemaining('key', { tx })).toMatchObject({ used: 9 })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
     await database.db.transaction((tx) => reserved.commit(9, { tx }))
     expect(await quota.getRemaining('key')).toMatchObject({ used: 9 })
@@ -132,11 +131,9 @@ describe.each(kinds)('$name', ({ limiter }) => {
 
   test('a rollback undoes a reservation', async () => {
     const { quota, rows } = quotaOn(database, limiter)
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await quota.reserve('key', { rate: 4, tx })).toMatchObject({ success: true })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await rows()).toEqual([])
   })
 
@@ -171,18 +168,9 @@ describe('a settling in a transaction holds until a rollback', () => {
     return { quota, reserved, used }
   }
 
-  /** Does the work in a transaction that is rolled back. */
-  async function undone(work: (tx: Db) => Promise<unknown>): Promise<void> {
-    const transaction = database.db.transaction(async (tx) => {
-      await work(tx)
-      throw UNDO
-    })
-    await expect(transaction).rejects.toBe(UNDO)
-  }
-
   test('as long as the transaction runs', async () => {
     const { reserved, used } = await reservedOf()
-    await undone(async (tx) => {
+    await undone(database.db, async (tx) => {
       await reserved.commit(9, { tx })
       await expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED)
       await expect(reserved.release({ tx })).rejects.toMatchObject(SETTLED)
@@ -194,22 +182,20 @@ describe('a settling in a transaction holds until a rollback', () => {
 
   test('after each rollback, until one is committed', async () => {
     const { reserved, used } = await reservedOf()
-    for (const actual of [9, 1, 0]) await undone((tx) => reserved.commit(actual, { tx }))
+    for (const actual of [9, 1, 0]) await undone(database.db, (tx) => reserved.commit(actual, { tx }))
     expect(await used()).toBe(4)
     await database.db.transaction((tx) => reserved.commit(2, { tx }))
-    await undone((tx) => expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED))
+    await undone(database.db, (tx) => expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED))
     await expect(reserved.commit(9)).rejects.toMatchObject(SETTLED)
     expect(await used()).toBe(2)
   })
 
   test('and a rollback to a savepoint does not count', async () => {
     const { reserved, used } = await reservedOf()
-    await undone(async (tx) => {
-      const inner = tx.transaction(async (savepoint) => {
+    await undone(database.db, async (tx) => {
+      await undone(tx, async (savepoint) => {
         await reserved.commit(9, { tx: savepoint })
-        throw UNDO
       })
-      await expect(inner).rejects.toBe(UNDO)
       await expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED)
     })
     await reserved.commit(9)
@@ -220,8 +206,8 @@ describe('a settling in a transaction holds until a rollback', () => {
     const { quota, reserved, used } = await reservedOf()
     const limiter = Ratelimit.unlimited()
     const free = allowed(await quota.reserve('free', { rate: 4, limiter }))
-    await undone((tx) => reserved.commit(4, { tx }))
-    await undone((tx) => free.commit(9, { tx }))
+    await undone(database.db, (tx) => reserved.commit(4, { tx }))
+    await undone(database.db, (tx) => free.commit(9, { tx }))
     await reserved.commit(5)
     await free.commit(9)
     expect(await used()).toBe(5)
@@ -231,7 +217,7 @@ describe('a settling in a transaction holds until a rollback', () => {
   test('and nothing is left to settle if the estimate was charged in it', async () => {
     const { quota, used } = await reservedOf()
     const inTransaction: Reservation[] = []
-    await undone(async (tx) => {
+    await undone(database.db, async (tx) => {
       const inside = allowed(await quota.reserve('key', { rate: 3, tx }))
       await inside.commit(5, { tx })
       inTransaction.push(inside)
@@ -242,7 +228,7 @@ describe('a settling in a transaction holds until a rollback', () => {
 
   test.runIf(hasServer())('and one of many settlings at once after a rollback succeeds', async () => {
     const { reserved, used } = await reservedOf()
-    await undone((tx) => reserved.commit(9, { tx }))
+    await undone(database.db, (tx) => reserved.commit(9, { tx }))
     const settling = Array.from({ length: 8 }, (_, i) =>
       i % 2 ? reserved.commit(7) : database.db.transaction((tx) => reserved.commit(7, { tx })),
     )
@@ -410,12 +396,10 @@ describe('an error', () => {
   test('in an aborted transaction leaves it open', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await tx.execute('select 1 / 0').catch(() => {})
       await expect(reserved.commit(1, { tx })).rejects.toMatchObject({ code: 'TRANSACTION_ABORTED' })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await reserved.commit(1)).toMatchObject({ remaining: 9 })
   })
 

@@ -11,6 +11,7 @@ import {
   tableSql,
 } from '../../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 import { useWarnings } from '../../support/warnings.ts'
 import { shipped } from './shipped.ts'
 
@@ -30,9 +31,8 @@ async function differencesAfter(
   tables = shipped,
   options: StorageOptions = {},
 ): Promise<string[]> {
-  const undo = new Error('undo')
   let found: TableDifference[] = []
-  const changed = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     for (const change of changes) await tx.execute(sql.raw(change))
     found = await checkTables(tx, tables, options)
     const statements = found.flatMap((difference) => difference.sql ?? [])
@@ -40,9 +40,7 @@ async function differencesAfter(
       for (const statement of statements) await tx.execute(sql.raw(statement))
       expect(await checkTables(tx, tables, options)).toEqual([])
     }
-    throw undo
   })
-  await expect(changed).rejects.toBe(undo)
   return found.map(({ message, sql }) => `${message}${sql ? '' : ' No SQL.'}`)
 }
 

@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import { checkTables, type TableDifference } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 
 const database = useDatabase()
 
@@ -10,17 +11,14 @@ const UNLOGGED = 'rate_limit_ephemeral'
 
 /** What is found after the changes, and after its SQL, with the changes then undone. */
 async function found(changes: readonly string[]): Promise<{ before: TableDifference[]; after: string[] }> {
-  const undo = new Error('undo')
   let before: TableDifference[] = []
   let after: string[] = []
-  const changed = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     for (const change of changes) await tx.execute(sql.raw(change))
     before = await checkTables(tx)
     for (const statement of before.flatMap((each) => each.sql ?? [])) await tx.execute(sql.raw(statement))
     after = (await checkTables(tx)).map(({ message }) => message)
-    throw undo
   })
-  await expect(changed).rejects.toBe(undo)
   return { before, after }
 }
 

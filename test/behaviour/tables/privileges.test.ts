@@ -4,6 +4,7 @@ import { getTableConfig, pgPolicy, pgRole } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
 import { checkTables, rateLimitTables, storageSql, tableSql } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 
 const database = useDatabase()
 const TABLES = ['rate_limit_ephemeral', 'rate_limit_durable'] as const
@@ -16,18 +17,15 @@ const [anon, authenticated, app, group] = ['anon', 'authenticated', 'app', 'grou
 
 /** What is found after the changes, which are then undone. */
 async function found(...changes: readonly string[]): Promise<string[]> {
-  const undo = new Error('undo')
   let messages: string[] = []
-  const changed = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     for (const role of [anon, authenticated, app, group]) {
       await tx.execute(sql.raw(`create role ${role}`))
       await tx.execute(sql.raw(`grant usage on schema public to ${role}`))
     }
     for (const change of changes) await tx.execute(sql.raw(change))
     messages = (await checkTables(tx)).map(({ message, sql }) => message + (sql ? ` SQL: ${sql}` : ''))
-    throw undo
   })
-  await expect(changed).rejects.toBe(undo)
   return messages
 }
 
@@ -145,8 +143,7 @@ describe('tables that are declared with row level security', () => {
   const secured = rateLimitTables({ ephemeral: 'quick', durable: 'slow', rls: true, policies })
 
   test('have it and their policies from tableSql, which may run again, and checkTables finds what is missing', async () => {
-    const undo = new Error('undo')
-    const changed = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       const run = async (statements: readonly string[]) => {
         for (const statement of statements) await tx.execute(sql.raw(statement))
       }
@@ -161,9 +158,7 @@ describe('tables that are declared with row level security', () => {
       ])
       await run(differences.flatMap((each) => each.sql ?? []))
       expect(await checkTables(tx, secured)).toEqual([])
-      throw undo
     })
-    await expect(changed).rejects.toBe(undo)
   })
 
   test('what is not declared is not asked for', () => {

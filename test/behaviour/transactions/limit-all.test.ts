@@ -6,6 +6,7 @@ import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/i
 import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -309,12 +310,9 @@ test('a reservation of reserveAll is settled with its costs, in a transaction to
   expect(await usedNow()).toEqual([2, 10, 2, 2])
   await one.commit([4, 0, 1, 9])
   expect(await usedNow()).toEqual([5, 5, 2, 10])
-  const undo = new Error('undo')
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await other.release({ tx })).toMatchObject([{ remaining: 6 }, { remaining: 20 }, {}, {}])
-    throw undo
   })
-  await expect(undone).rejects.toBe(undo)
   expect(await usedNow()).toEqual([5, 5, 2, 10])
 })
 
@@ -467,12 +465,9 @@ test('a tx that is not a transaction is refused', async () => {
 
 test('a rollback of the caller undoes it', async () => {
   const requests = four('undone')
-  const undo = new Error('undo')
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await limitAll(requests, { tx })).toMatchObject({ success: true })
-    throw undo
   })
-  await expect(undone).rejects.toBe(undo)
   expect(await rows('undone')).toEqual([])
 })
 

@@ -6,23 +6,10 @@ import { closePeriods, Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
-const undo = new Error('undo')
-
-/** Runs the work in a transaction, or a savepoint, that is rolled back. */
-async function rolledBack(
-  db: Pick<typeof database.db, 'transaction'>,
-  work: (tx: typeof database.db) => Promise<unknown>,
-) {
-  await expect(
-    db.transaction(async (tx) => {
-      await work(tx)
-      throw undo
-    }),
-  ).rejects.toBe(undo)
-}
 
 describe.each(examples)('$name', ({ name, of }) => {
   // Nothing comes back while a test runs.
@@ -33,7 +20,7 @@ describe.each(examples)('$name', ({ name, of }) => {
   test.each([true, false])('a rollback undoes the charge (durable: %s)', async (durable) => {
     const limit = ratelimit('rollback', durable)
     await limit.limit('old', { rate: 2 })
-    await rolledBack(database.db, async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await limit.limit('old', { tx })).toMatchObject({ success: true, remaining: 2 })
       expect(await limit.limit('new', { tx })).toMatchObject({ success: true, remaining: 4 })
       expect(await limit.getRemaining('old', { tx })).toMatchObject({ remaining: 2 })
@@ -52,7 +39,7 @@ describe.each(examples)('$name', ({ name, of }) => {
     const limit = ratelimit('savepoint', false)
     await database.db.transaction(async (tx) => {
       await limit.limit('key', { tx })
-      await rolledBack(tx, (nested) => limit.limit('key', { tx: nested, rate: 3 }))
+      await undone(tx, (nested) => limit.limit('key', { tx: nested, rate: 3 }))
       expect(await limit.limit('key', { tx })).toMatchObject({ success: true, remaining: 3 })
     })
     expect(await limit.getRemaining('key')).toMatchObject({ remaining: 3 })
@@ -60,7 +47,7 @@ describe.each(examples)('$name', ({ name, of }) => {
 
   test('a denial in a transaction that is rolled back is forgotten', async () => {
     const limit = ratelimit('denial', false)
-    await rolledBack(database.db, async (tx) => {
+    await undone(database.db, async (tx) => {
       await limit.limit('key', { tx, rate: 5 })
       expect(await limit.limit('key', { tx })).toMatchObject({ success: false })
     })
@@ -72,7 +59,7 @@ test('a rollback undoes the work of every method', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 5, { initialTokens: 3 })
   const limit = new Ratelimit({ db: database.db, limiter, prefix: 'methods' })
   await limit.limit('key', { rate: 2 })
-  await rolledBack(database.db, async (tx) => {
+  await undone(database.db, async (tx) => {
     await limit.resetUsedTokens('key', { tx })
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ remaining: 5 })
     await limitAll([{ ratelimit: limit, key: 'key', rate: 4 }], { tx })
@@ -87,7 +74,7 @@ test('another process settles a reservation by its name, or leaves it as it was 
   const [limit, other] = [new Quota(config), new Quota(config)]
   const name = { key: 'key', id: 'job' }
   await limit.reserve('key', { rate: 4, id: 'job', expires: '1h' })
-  await rolledBack(database.db, async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await other.settle(name, 9, { tx })).toMatchObject({ success: true, remaining: 1 })
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ used: 9 })
   })
@@ -112,7 +99,7 @@ test('closePeriods hands out an ended period with the transaction, and keeps it 
   clock.ms = Date.UTC(2026, 1, 1)
   const close = (tx: Database) => closePeriods(limit, { tx })
   const january = { key: 'key', start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7, reserved: 0 }
-  await rolledBack(database.db, async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await close(tx)).toEqual([january])
     expect(await close(tx)).toEqual([])
   })
@@ -122,7 +109,7 @@ test('closePeriods hands out an ended period with the transaction, and keeps it 
 })
 
 test('a limiter that is built on a transaction joins it with every call', async () => {
-  await rolledBack(database.db, async (tx) => {
+  await undone(database.db, async (tx) => {
     const { db, statements } = watch(tx)
     const joined: Database = { ...db, rollback: undefined }
     const limiter = Ratelimit.fixedWindow(5, '1h')

@@ -4,6 +4,7 @@ import { type Database, type Limiter, limitAll, Ratelimit, RatelimitError } from
 import { reserveAll } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -523,13 +524,10 @@ describe('in a transaction', () => {
       })
       expect(statements).toHaveLength(3)
     })
-    const undo = new Error('undo')
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await ratelimit.limit('key', { rate: 6, tx })).toMatchObject({ success: true, remaining: 0 })
       expect(await ratelimit.limit('new', { rate: 6, tx })).toMatchObject({ success: true, remaining: 4 })
-      throw undo
     })
-    await expect(undone).rejects.toBe(undo)
     expect(await limit(0)).toMatchObject({ remaining: 6 })
     expect(await ratelimit.getRemaining('new')).toMatchObject({ remaining: 10 })
   })

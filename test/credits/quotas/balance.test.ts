@@ -11,7 +11,8 @@ import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { type CreditsUnderTest, creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { TEN, UNDO } from '../../support/ten.ts'
+import { TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -99,11 +100,9 @@ test('grants at once are all added, and share a statement', async () => {
 
 test('a rollback undoes a grant', async () => {
   const { credits, rows } = creditsOn(database)
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await credits.grant('key', 10, { tx })).toMatchObject({ remaining: 10 })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await rows()).toEqual([])
 })
 

@@ -6,7 +6,7 @@ import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { UNDO } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // Options that credits have as other limits have them.
@@ -98,12 +98,10 @@ describe('onError', () => {
   test('does not hide an outage from a transaction, a grant or an estimate with a name', async () => {
     const { db, credits, leave } = await awayWith({ onError: 'allow' })
     const unreachable = { code: 'UNREACHABLE' }
-    const joined = db.transaction(async (tx) => {
+    await undone(db, async (tx) => {
       leave()
       await expect(credits.limit('key', { tx })).rejects.toBeInstanceOf(Error)
-      throw UNDO
     })
-    await expect(joined).rejects.toThrow()
     await expect(credits.grant('key', 1, { id: 'b' })).rejects.toMatchObject(unreachable)
     const named = credits.reserve('key', { rate: 1, id: 'job', expires: '1h' })
     await expect(named).rejects.toMatchObject(unreachable)

@@ -12,7 +12,8 @@ import {
   spend,
 } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, quotaOn } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // Estimates with a name, on credits that end. Any process settles an estimate, and only once. The grants that
@@ -109,11 +110,9 @@ describe('reserve', () => {
   test('a denial leaves the name free, and so does a rollback', async () => {
     const { mine, theirs, books, open } = await granted()
     expect(await mine.credits.reserve('org', { rate: 106, ...NAMED })).toMatchObject({ success: false })
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await mine.credits.reserve('org', { rate: 8, tx, ...NAMED })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await books()).toEqual([0, 5, 100, 0])
     expect(await open()).toEqual([])
     const settled = theirs.credits.settle({ key: 'org', id: 'job' }, 1)

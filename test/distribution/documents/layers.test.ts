@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import type { Ratelimit } from 'drizzle-ratelimit'
 import { expect, test } from 'vitest'
 import { db } from '../../support/docs-app.ts'
+import { undone } from '../../support/undone.ts'
 
 test('the layer of docs/layers.md logs denials to a table of the application, as it stands there', async () => {
   const [, block = ''] = (await readFile('docs/layers.md', 'utf8')).match(/^```ts\n([\s\S]*?)^```/m) ?? []
@@ -17,11 +18,9 @@ test('the layer of docs/layers.md logs denials to a table of the application, as
     )
     for (let i = 0; i < 7; i++) await logins.limit('ada')
     await logins.limit('eve', { rate: 6 })
-    const undone = db.transaction(async (tx) => {
+    await undone(db, async (tx) => {
       await logins.limit('ada', { tx })
-      tx.rollback()
     })
-    await expect(undone).rejects.toThrow()
     await logins.close()
     const { rows } = await db.$client.query('select prefix, key, rate from denial_log order by key, rate')
     const ada = { prefix: 'logins', key: 'ada', rate: 1 }

@@ -22,6 +22,7 @@ import type { KeyUsage, OtherUsage } from 'drizzle-ratelimit/reports'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../../support/docs-app.ts'
 import { quotaPages } from '../../support/recipes.ts'
+import { undone } from '../../support/undone.ts'
 
 // Every block of the pages on quotas and costs is run as it stands there, on PGlite. The limiters' clock
 // is this process' date, which the tests set.
@@ -113,15 +114,6 @@ async function newOrg(id: string, plan: app.Plan, since: string, timeZone = 'UTC
 }
 
 const ROLLBACK = new Error('rollback')
-
-/** Does the work in a transaction that is rolled back. */
-async function undone(work: (tx: app.Tx) => Promise<unknown>): Promise<void> {
-  const transaction = app.db.transaction(async (tx) => {
-    await work(tx)
-    throw ROLLBACK
-  })
-  await expect(transaction).rejects.toBe(ROLLBACK)
-}
 
 describe('what the page says', () => {
   test('periods', async () => {
@@ -271,7 +263,7 @@ describe('what the page says', () => {
       if (reserved.success) await reserved.commit(50, { tx })
     })
     expect(await stored('joined', 'org')).toBe(150)
-    await undone((tx) => quota.reserve('org', { rate: 400, tx }))
+    await undone(app.db, (tx) => quota.reserve('org', { rate: 400, tx }))
     expect(await stored('joined', 'org')).toBe(150)
   })
 
@@ -406,7 +398,7 @@ describe('the cookbook', () => {
       }
     }
     expect(await exportRows('one', 9)).toMatchObject({ success: true, limit: 10, remaining: 0 })
-    await undone((tx) => tx.update(app.orgs).set({ plan: 'business' }).where(eq(app.orgs.id, 'one')))
+    await undone(app.db, (tx) => tx.update(app.orgs).set({ plan: 'business' }).where(eq(app.orgs.id, 'one')))
     expect(await exportRows('one', 1)).toMatchObject({ success: false, limit: 10 })
     await move('one', 'business')
     expect(await exportRows('one', 90)).toMatchObject({ success: true, limit: 100, remaining: 0 })

@@ -5,6 +5,7 @@ import type { Database } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -151,14 +152,12 @@ test('rows that have expired are deleted, and change nothing', async () => {
 describe('in a transaction', () => {
   test('a member commits or rolls back with the work', async () => {
     const account = devices({ limit: 1 })
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await account.add('ada', 'phone', { tx })).toMatchObject({ isNew: true })
       expect(await account.add('ada', 'phone', { tx })).toMatchObject({ isNew: false })
       expect(await account.add('ada', 'laptop', { tx })).toMatchObject({ success: false })
       expect(await account.has('ada', 'phone', { tx })).toBe(true)
-      throw new Error('undone')
     })
-    await expect(undone).rejects.toThrow('undone')
     expect(await rowsOf(account)).toEqual([])
     await database.db.transaction((tx) => account.add('ada', 'laptop', { tx }))
     expect(await account.list('ada')).toMatchObject([{ member: 'laptop' }])

@@ -4,7 +4,8 @@ import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 
 const database = useDatabase()
 const [month, year] = [calendarWindow(100, 'month'), calendarWindow(1000, 'year')]
@@ -72,11 +73,9 @@ test('a key without a row, and one that used nothing, begin now too', async () =
 test('it joins a transaction, and a rollback undoes it', async () => {
   const { quota, rows } = await used60()
   const before = await rows()
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await quota.changePlan('key', { to: year, tx })).toMatchObject({ used: 60 })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect((await rows()).map(({ stored }) => stored)).toEqual(before.map(({ stored }) => stored))
 })
 

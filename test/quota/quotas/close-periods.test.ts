@@ -8,7 +8,8 @@ import { closePeriods, type PlanOf, Quota, type QuotaConfig } from '../../../src
 import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
-import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -103,11 +104,9 @@ describe.each(periodic)('$name', ({ limiter }) => {
   test('takes back the removal when the transaction is rolled back', async () => {
     const { clock, quota } = under
     clock.ms = period.end
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await closePeriods(quota, { tx })
-      throw UNDO
     })
-    await expect(undone).rejects.toThrow(UNDO)
     expect(await close(under, limiter)).toHaveLength(2)
   })
 

@@ -15,7 +15,8 @@ import {
 } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { HOUR_MS, JANUARY, oneOfEachKind, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, JANUARY, oneOfEachKind, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // Names of `spend` and of `reserveAll`: each limit has a reservation, and they are settled together.
@@ -125,11 +126,9 @@ describe('spend', () => {
   test('a denial leaves the name free, and so does a rollback', async () => {
     const sources = await monthAndCredits()
     expect(await spend(sources.mine, { rate: 111, ...NAMED })).toMatchObject({ success: false })
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await spend(sources.mine, { rate: 14, tx, ...NAMED })).toMatchObject({ success: true })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await sources.used()).toEqual([0, 0])
     const none = settle(sources.theirs, 'job', { actual: 1 })
     await expect(none).rejects.toMatchObject({ code: 'NOT_RESERVED' })
@@ -139,11 +138,9 @@ describe('spend', () => {
   test.each([3, 14, 20, 120])('a rollback of settling %d opens it again', async (actual) => {
     const sources = await monthAndCredits()
     await spend(sources.mine, { rate: 14, ...NAMED })
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await settle(sources.theirs, 'job', { actual, tx })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await sources.used()).toEqual([10, 4])
     expect(await settle(sources.theirs, 'job', { actual: 5 })).toMatchObject({ granted: [5, 0] })
   })
@@ -382,11 +379,9 @@ describe('reserveAll', () => {
     const requests = sources.mine.map((request) => ({ ...request, rate: 4 }))
     await reserveAll(requests, NAMED)
     const name = { key: 'org', id: 'job' }
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await settle(sources.theirs, 'job', { actual: [0, 0], tx })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     await database.db.transaction(async (tx) => {
       await month.settle(name, 1, { tx })
       await credits.settle(name, 2, { tx })

@@ -4,7 +4,8 @@ import { Credits } from '../../../src/credits/index.ts'
 import { type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, quotaOn } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // `reserveAll` with credits that end: estimates that are charged and settled together.
@@ -150,11 +151,9 @@ test('a rollback undoes a settlement, which can be repeated', async () => {
     [2, 1],
     [12, 8],
   ]) {
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await reserved.commit(costs, { tx })
-      throw UNDO
     })
-    await expect(undone).rejects.toBe(UNDO)
     expect(await books()).toEqual([10, 2, 0])
   }
   await database.db.transaction((tx) => reserved.commit([12, 4], { tx }))

@@ -19,7 +19,8 @@ import {
 import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { kinds, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -272,18 +273,16 @@ test.each([0, 1, 2])(
 
 test('it is settled in a transaction, and after a rollback it may be settled again', async () => {
   const { requests, used } = limitsOf()
-  const [kept, undone] = [await reserve(requests), await reserve(requests)]
+  const [kept, released] = [await reserve(requests), await reserve(requests)]
   await database.db.transaction((tx) => kept.commit([3, 0, 0], { tx }))
   expect(await used()).toEqual([4, 1, 0])
-  const rolledBack = database.db.transaction(async (tx) => {
-    await undone.release({ tx })
-    throw UNDO
+  await undone(database.db, async (tx) => {
+    await released.release({ tx })
   })
-  await expect(rolledBack).rejects.toBe(UNDO)
   expect(await used()).toEqual([4, 1, 0])
-  await undone.release()
+  await released.release()
   expect(await used()).toEqual([3, 0, 0])
-  for (const each of [kept, undone]) {
+  for (const each of [kept, released]) {
     await expect(each.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   }
 })
@@ -381,10 +380,8 @@ test('during an outage a commit throws, whatever onError says', async () => {
 
 test('a rollback undoes the charge', async () => {
   const { requests, used } = limitsOf()
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await reserveAll(requests, { tx })).toMatchObject({ success: true })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await used()).toEqual([0, 0, 0])
 })

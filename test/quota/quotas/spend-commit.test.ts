@@ -7,7 +7,8 @@ import { spend } from '../../../src/quota/index.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { quotaOn, UNDO } from '../../support/ten.ts'
+import { quotaOn } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 
 const database = useDatabase()
 
@@ -125,12 +126,10 @@ test('fractions that add up to a little less than atLeast in doubles are enough'
 test('it is settled once, and again after a rollback', async () => {
   const { spendFor, used } = await sources(20)
   const spent = await spendFor(4)
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     await spent.commit(13, { tx })
     await expect(spent.release({ tx })).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await used()).toEqual([4, 0])
   await spent.commit(13)
   await expect(spent.commit(13)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })

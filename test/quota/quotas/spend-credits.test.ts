@@ -4,7 +4,8 @@ import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, quotaOn } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // `spend` with credits that end: the month first, then the grants.
@@ -320,20 +321,16 @@ test('a commit keeps what was spent and what was settled', async () => {
 test('a rollback undoes what was spent and what was settled, which can be settled again', async () => {
   const { credits, books, spendFor } = monthAndCredits()
   await credits.grant('key', 5, { id: 'a' })
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     const spent = await spendFor(12, { tx })
     expect(spent).toMatchObject({ success: true, granted: [10, 2] })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await books()).toEqual({ month: 0, a: 5 })
   const spent = await spendFor(12)
   if (!spent.success) throw new Error('denied')
-  const settled = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     expect(await spent.commit(11, { tx })).toMatchObject({ granted: [10, 1] })
-    throw UNDO
   })
-  await expect(settled).rejects.toBe(UNDO)
   expect(await books()).toEqual({ month: 10, a: 3 })
   expect(await spent.commit(11)).toMatchObject({ granted: [10, 1] })
   expect(await books()).toEqual({ month: 10, a: 4 })

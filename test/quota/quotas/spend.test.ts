@@ -7,7 +7,8 @@ import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
-import { HOUR_MS, quotaOn, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, quotaOn } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -193,25 +194,21 @@ test('each result answers the part that was asked of its limit', async () => {
 
 test('a rollback undoes a spend and a release', async () => {
   const { requests, used } = await monthAndCredits(100)
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     const spent = await spend(requests, { rate: 15, tx })
     await spent.release({ tx })
     expect(await spend(requests, { rate: 12, tx })).toMatchObject({ granted: [10, 2] })
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await used()).toEqual([0, 0])
 })
 
 test('a release in a transaction that is rolled back may be made again, until it stays', async () => {
   const { requests, used } = await monthAndCredits(100)
   const spent = await spend(requests, { rate: 12 })
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     await spent.release({ tx })
     await expect(spent.release({ tx })).rejects.toMatchObject(RELEASED)
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await used()).toEqual([10, 2])
   await spent.release()
   expect(await used()).toEqual([0, 0])

@@ -4,7 +4,8 @@ import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, limitAll, Ratelimit, rateLimitTables } from '../../../src/index.ts'
 import { Quota, type QuotaConfig } from '../../../src/quota/index.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from '../../support/ten.ts'
+import { HOUR_MS, JANUARY, kinds, quotaOn, TEN } from '../../support/ten.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -399,15 +400,13 @@ test('tables of your own are read', async () => {
 
 test('in a transaction counts what the transaction has used', async () => {
   const { quota, prefix, clock, config, keys } = await usedBy({ a: 1 })
-  const undone = database.db.transaction(async (tx) => {
+  await undone(database.db, async (tx) => {
     await quota.limit('b', { rate: 2, tx })
     const rows = { db: tx, prefix, limiter: config.limiter, durable: true, clock: clock.now }
     for (const found of [await usage(quota, { tx }), await usage(rows)]) {
       expect(found).toMatchObject([{ key: 'b' }, { key: 'a' }])
     }
-    throw UNDO
   })
-  await expect(undone).rejects.toBe(UNDO)
   expect(await keys()).toEqual(['a'])
 })
 

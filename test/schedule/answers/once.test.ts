@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { type Database, type Limiter, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { undone } from '../../support/undone.ts'
 import { watch } from '../../support/watch.ts'
 
 // A start that is given once for an id, however often its call is repeated.
@@ -149,11 +150,9 @@ describe('in a transaction', () => {
 
   test('a rollback frees the id', async () => {
     const ratelimit = partner()
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       await begin(ratelimit, { tx, once })
-      throw new Error('undone')
     })
-    await expect(undone).rejects.toThrow('undone')
     expect(await startOf(ratelimit, { once })).toEqual({ startsAt: clock.ms, delay: 0 })
   })
 
@@ -236,11 +235,9 @@ describe('cancel', () => {
     const ratelimit = partner()
     await begin(ratelimit)
     const turn = await begin(ratelimit, { once })
-    const undone = database.db.transaction(async (tx) => {
+    await undone(database.db, async (tx) => {
       expect(await turn.cancel({ tx })).toBe(true)
-      throw new Error('undone')
     })
-    await expect(undone).rejects.toThrow('undone')
     expect(await startOf(ratelimit, { once })).toMatchObject({ repeated: true, delay: 100 })
   })
 })
