@@ -22,7 +22,7 @@ test('the entries that are committed add up to what each grant has used, and to 
   const all = dbs.map(
     (db) =>
       new Credits({
-        ...{ db, prefix, dated: true, durable: true, cleanupProbability: 0 },
+        ...{ db, prefix, dated: true, durable: true, cleanupProbability: 0, timeout: false },
         use: [ledger((tx, entries) => writeEntries(tx as never, entries))],
       }),
   )
