@@ -181,15 +181,7 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   cleanup: async ({ a, db, limiter, prefix, laid: { tables, use } }) => {
     const past = () => new Date(NOW.getTime() - 90 * 86_400_000)
-    const old = new Ratelimit({
-      db,
-      limiter,
-      prefix,
-      tables,
-      use,
-      clock: past,
-      cleanupProbability: 0,
-    })
+    const old = new Ratelimit({ db, limiter, prefix, tables, use, clock: past, cleanupProbability: 0 })
     await each((key) => old.limit(key))
     return [await a.cleanup(), await a.limit('k0'), await a.cleanup()]
   },
@@ -199,15 +191,7 @@ export const calls: Readonly<Record<string, Run>> = {
   },
   'usage by plan': async ({ b, db, limiter, prefix, laid: { tables, use } }) => {
     await each((key) => b.limit(key, { rate: 1 + Number(key.slice(1)) }))
-    return usage({
-      db,
-      prefix,
-      limiterOf: () => limiter,
-      tables,
-      use,
-      clock: () => NOW,
-      durable: true,
-    })
+    return usage({ db, prefix, limiterOf: () => limiter, tables, use, clock: () => NOW, durable: true })
   },
   'usedOf, remainingOf and resetOf': async (call) => {
     await each((key) => call.b.limit(key))

@@ -77,10 +77,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])('needs CITUS_URL and CITUS_WORK
     })
 
     test('block, and schedule', async () => {
-      const logins = new Ratelimit({
-        ...optionsOf('block'),
-        limiter: lockout(3, '10m', { block: '5m' }),
-      })
+      const logins = new Ratelimit({ ...optionsOf('block'), limiter: lockout(3, '10m', { block: '5m' }) })
       const line = new Ratelimit({ ...optionsOf('line'), limiter: limiters.gcra })
       await Promise.all(KEYS.map((key) => block(logins, key, '5m')))
       await Promise.all(KEYS.map((key) => schedule(line, key, { within: '1m' })))

@@ -57,13 +57,7 @@ test.each(examples)(
 
 test('a column that changes its type next to warm connections fails no call: credits', async () => {
   const { db } = database.connect(4)
-  const credits = new Credits({
-    timeout: false,
-    db,
-    dated: true,
-    prefix: 'credits',
-    cleanupProbability: 0,
-  })
+  const credits = new Credits({ timeout: false, db, dated: true, prefix: 'credits', cleanupProbability: 0 })
   let rounds = 0
   const round = async () => {
     rounds++

@@ -104,11 +104,7 @@ test('a new id of a known key is one statement, and so is a repeated one', async
     limiter: Ratelimit.fixedWindow(100, '1d'),
     prefix: 'one window',
   })
-  const balance = new Credits({
-    timeout: false,
-    ...common,
-    prefix: 'one balance',
-  })
+  const balance = new Credits({ timeout: false, ...common, prefix: 'one balance' })
   await window.limit('key')
   await balance.grant('key', 10)
   const both = [window, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))

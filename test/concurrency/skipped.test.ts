@@ -152,10 +152,7 @@ test('credits: a call with once that takes the rest comes again while others hol
     success: true,
     repeated: true,
   })
-  expect(await whileHeld('credits', () => list(two, dbs[1]))).toMatchObject({
-    success: true,
-    repeated: true,
-  })
+  expect(await whileHeld('credits', () => list(two, dbs[1]))).toMatchObject({ success: true, repeated: true })
 })
 
 test.each([1, 2])(

@@ -282,10 +282,7 @@ describe('calls that share a statement', () => {
     const client = await pool.connect()
     const hasty = errorOf(slots.acquire(SECRET, { timeout: 100 }))
     const patient = slots.acquire(SECRET, { timeout: '1m' })
-    expect(await hasty).toMatchObject({
-      code: 'TIMEOUT',
-      message: expect.not.stringContaining('charge'),
-    })
+    expect(await hasty).toMatchObject({ code: 'TIMEOUT', message: expect.not.stringContaining('charge') })
     client.release()
     expect(await patient).toMatchObject({ success: true })
   })

@@ -378,10 +378,7 @@ const anyGcra = fc
 
 const anyZone = { tokens: anyTokens, timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu') }
 const anyCalendar: fc.Arbitrary<CalendarNumbers> = fc.oneof(
-  fc.record({
-    ...anyZone,
-    period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
-  }),
+  fc.record({ ...anyZone, period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year') }),
   fc.record({
     ...anyZone,
     period: fc.constantFrom('day', 'week', 'month', 'year'),

@@ -109,10 +109,7 @@ function anyStep(plans: readonly Plan[]): fc.Arbitrary<Step> {
     { weight: 1, arbitrary: fc.constant({ op: 'resetUsedTokens' as const }) },
     { weight: 5, arbitrary: advance(anyAdvance) },
     { weight: 1, arbitrary: advance(anyReturn) },
-    {
-      weight: 3,
-      arbitrary: fc.record({ op: fc.constant('approach' as const), ms: fc.constantFrom(0, -1) }),
-    },
+    { weight: 3, arbitrary: fc.record({ op: fc.constant('approach' as const), ms: fc.constantFrom(0, -1) }) },
   )
 }
 

@@ -500,9 +500,7 @@ describe('expires_at', () => {
         Ratelimit.tokenBucket(1, '1s', 10, { refill, initialTokens: 5 }),
       )
       await limit({ rate: 5 })
-      expect((await rows())[0]).toMatchObject({
-        stored: { expires_at: expect.stringMatching(/^25\d{4}-/) },
-      })
+      expect((await rows())[0]).toMatchObject({ stored: { expires_at: expect.stringMatching(/^25\d{4}-/) } })
       clock.advance(YEAR_MS)
       expect(await ratelimit.cleanup()).toBe(0)
       expect(await limit({ rate: 10 })).toMatchObject({ success: true })

@@ -286,11 +286,7 @@ test('credits refuse a limiter, and keep what was granted', async () => {
 })
 
 test('atLeast takes what is left, and credits hold what was granted', async () => {
-  const credits = new Credits({
-    ...quiet,
-    db: database.db,
-    prefix: 'balance',
-  })
+  const credits = new Credits({ ...quiet, db: database.db, prefix: 'balance' })
   expect(await credits.limit('key')).toMatchObject({ success: false, retryAfter: Infinity })
   expect(await credits.grant('key', 10)).toMatchObject({ limit: 10, remaining: 10 })
   const parts = await Promise.all([1, 2, 3].map(() => credits.limit('key', { rate: 6, atLeast: 2 })))

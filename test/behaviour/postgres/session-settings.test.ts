@@ -152,13 +152,7 @@ test('an estimate with a name, open and settled', async () => {
 test('credits', async () => {
   const { plain, changed } = await inBoth(async (db, prefix) => {
     const clock = new TestClock()
-    const credits = new Credits({
-      db,
-      prefix,
-      dated: true,
-      durable: true,
-      clock: clock.now,
-    })
+    const credits = new Credits({ db, prefix, dated: true, durable: true, clock: clock.now })
     const granted = await credits.grant('key', 2 ** 52 - 1, { id: 'one', expires: new Date(clock.ms + 1e9) })
     const answers = [granted, await credits.limit('key'), await credits.getRemaining('key')]
     await credits.reserve('key', { rate: 2 ** 51 + 7, id: 'job', expires: '10s' })

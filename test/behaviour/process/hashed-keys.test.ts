@@ -11,14 +11,7 @@ const limiter = Ratelimit.fixedWindow(10, '1h')
 const SECRET = 'the secret of these tests'
 
 function hashing(prefix: string, hashKeys: string | true = true): Ratelimit {
-  return new Ratelimit({
-    db: database.db,
-    limiter,
-    prefix,
-    durable: true,
-    hashKeys,
-    cleanupProbability: 0,
-  })
+  return new Ratelimit({ db: database.db, limiter, prefix, durable: true, hashKeys, cleanupProbability: 0 })
 }
 
 test.each([

@@ -181,9 +181,7 @@ describe('limitAll', () => {
     const limiter = Ratelimit.tokenBucket(1, '1h', 5, { initialTokens: 0 })
     const { clock, quota } = quotaOn(database, limiter, DRY)
     const requests = [{ ratelimit: quota, key: 'key' }]
-    expect((await limitAll(requests)).results[0]).toMatchObject({
-      wouldDeny: { retryAfter: HOUR_MS },
-    })
+    expect((await limitAll(requests)).results[0]).toMatchObject({ wouldDeny: { retryAfter: HOUR_MS } })
     clock.advance(HOUR_MS)
     expect((await limitAll(requests)).results[0]).not.toHaveProperty('wouldDeny')
   })

@@ -266,10 +266,7 @@ describe('an unlimited plan', () => {
   test('shares a key with a limit in limitAll, because it has no row', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const requests = [{ limiter }, { rate: 3 }].map((own) => ({ ratelimit: quota, key: 'key', ...own }))
-    expect(await limitAll(requests)).toMatchObject({
-      success: true,
-      results: [{}, { remaining: 7 }],
-    })
+    expect(await limitAll(requests)).toMatchObject({ success: true, results: [{}, { remaining: 7 }] })
   })
 })
 

@@ -323,9 +323,7 @@ test('a look and a refund are never denied, even of a limit that is exceeded', a
   await limit.limit('key', { rate: 0 })
   const limiter = Ratelimit.slidingWindow(1, '1m')
   for (const rate of [0, -1]) {
-    expect(await limitAll([{ ratelimit: limit, key: 'key', rate, limiter }])).toMatchObject({
-      success: true,
-    })
+    expect(await limitAll([{ ratelimit: limit, key: 'key', rate, limiter }])).toMatchObject({ success: true })
   }
 })
 
@@ -557,12 +555,8 @@ describe('is refused', () => {
     const { db, statements } = watch(database.db)
     const watched = new Ratelimit({ db, limiter, prefix: 'refused' })
     const good = { ratelimit: watched, key: 'key' }
-    await expect(limitAll([good, { ...good, key: '' }])).rejects.toMatchObject({
-      code: 'INVALID_KEY',
-    })
-    await expect(limitAll([good, { ...good, rate: 0.5 }])).rejects.toMatchObject({
-      code: 'INVALID_RATE',
-    })
+    await expect(limitAll([good, { ...good, key: '' }])).rejects.toMatchObject({ code: 'INVALID_KEY' })
+    await expect(limitAll([good, { ...good, rate: 0.5 }])).rejects.toMatchObject({ code: 'INVALID_RATE' })
     expect(statements).toEqual([])
   })
 })

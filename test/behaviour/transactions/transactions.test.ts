@@ -113,13 +113,7 @@ test('a limiter that is built on a transaction joins it with every call', async 
     const { db, statements } = watch(tx)
     const joined: Database = { ...db, rollback: undefined }
     const limiter = Ratelimit.fixedWindow(5, '1h')
-    const limit = new Quota({
-      db: joined,
-      limiter,
-      prefix: 'built',
-      cleanupProbability: 1,
-      durable: true,
-    })
+    const limit = new Quota({ db: joined, limiter, prefix: 'built', cleanupProbability: 1, durable: true })
     await limit.limit('key')
     await Promise.all([limit.limit('key'), limit.limit('other')])
     // A new key takes two.

@@ -70,11 +70,7 @@ const calendars: readonly {
   },
 ]
 
-const january = {
-  limiter: calendarWindow(10, 'month'),
-  start: Date.UTC(2026, 0),
-  end: Date.UTC(2026, 1),
-}
+const january = { limiter: calendarWindow(10, 'month'), start: Date.UTC(2026, 0), end: Date.UTC(2026, 1) }
 
 let prefixes = 0
 

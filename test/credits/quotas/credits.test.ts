@@ -606,13 +606,7 @@ test('nothing is asked after a refund, because an error would say that nothing w
     broken.isOn = text.includes('for update')
   })
   const { credits, prefix, clock } = creditsOn({ db: watched.db })
-  const own = {
-    db: database.db,
-    dated: true,
-    prefix,
-    durable: true,
-    clock: clock.now,
-  } as const
+  const own = { db: database.db, dated: true, prefix, durable: true, clock: clock.now } as const
   await new Credits(own).grant('org', 10, { id: 'a' })
   const answers: unknown[] = []
   const reserved = await credits.reserve('org', { rate: 8 })

@@ -188,10 +188,7 @@ test('a refund of another limit and a threshold of the credits are in the answer
     { ratelimit: speed, key: 'key', rate: -1 },
     { ratelimit: credits, key: 'key', rate: 1 },
   ]
-  expect(await limitAll(pure)).toMatchObject({
-    success: true,
-    results: [{ remaining: 2, returned: 1 }, {}],
-  })
+  expect(await limitAll(pure)).toMatchObject({ success: true, results: [{ remaining: 2, returned: 1 }, {}] })
 })
 
 test('a commit keeps what was charged', async () => {
@@ -292,9 +289,7 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
   const speed = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(99, '1h'), prefix: 'counted all' })
-  const credits = new Credits({
-    ...{ ...options, dated: true, prefix: 'counted in all', durable: true },
-  })
+  const credits = new Credits({ ...{ ...options, dated: true, prefix: 'counted in all', durable: true } })
   const part = limitAll([{ ratelimit: credits, key: 'key', rate: 0.5 }])
   await expect(part).rejects.toMatchObject({ code: 'INVALID_RATE' })
   const twice = limitAll([1, 2].map((rate) => ({ ratelimit: credits, key: 'key', rate })))

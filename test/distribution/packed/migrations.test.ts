@@ -58,10 +58,7 @@ function application({ module, tables }: Kind, autoMigrate = false): string {
     main()`
 }
 
-const NAMES = {
-  shipped: [],
-  own: ['--schema', 'limits', '--ephemeral', 'quick', '--durable', 'slow'],
-}
+const NAMES = { shipped: [], own: ['--schema', 'limits', '--ephemeral', 'quick', '--durable', 'slow'] }
 
 async function emptyUrl(): Promise<string> {
   const database = await emptyDatabase()

@@ -25,9 +25,7 @@ function recording(options: Partial<Pick<CreditsConfig, 'dryRun'>> = {}) {
     batches.push([...entries])
     await writeEntries(tx as never, entries)
   }
-  const { quota: month, clock } = quotaOn(database, TEN['calendar month'], {
-    use: [ledger(write)],
-  } as object)
+  const { quota: month, clock } = quotaOn(database, TEN['calendar month'], { use: [ledger(write)] } as object)
   const prefix = `credit entries ${++prefixes}`
   const config: CreditsConfig<true> = {
     ...{ db: database.db, dated: true, prefix, durable: true, clock: clock.now },

@@ -26,10 +26,7 @@ function recording(limiter: Limiter = MONTH, options: Partial<QuotaConfig> = {})
     batches.push([...entries])
     await writeEntries(tx as never, entries)
   }
-  const made = quotaOn(database, limiter, {
-    ...options,
-    use: [ledger(write)],
-  } as Partial<QuotaConfig>)
+  const made = quotaOn(database, limiter, { ...options, use: [ledger(write)] } as Partial<QuotaConfig>)
   return { ...made, batches, written: () => entriesOf(database.db, made.prefix) }
 }
 
@@ -149,10 +146,7 @@ test('a list hands out its entries together, to the callback of each limiter', a
   const sources = [
     { ratelimit: first.quota, key: 'org' },
     { ratelimit: credits.credits, key: 'org' },
-    {
-      ratelimit: new Quota({ ...first.config, prefix: 'any', limiter: Ratelimit.unlimited() }),
-      key: 'org',
-    },
+    { ratelimit: new Quota({ ...first.config, prefix: 'any', limiter: Ratelimit.unlimited() }), key: 'org' },
   ]
   const spent = await spend(sources.slice(0, 2), { rate: 25 })
   await spent.release()

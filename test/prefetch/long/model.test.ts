@@ -70,10 +70,7 @@ test.each(windows)('a sole process gets with prefetch what the model gives: $nam
           continue
         }
         const used = op === 'plan' ? smaller : plan
-        const how = {
-          ...(op === 'force' && { force: true }),
-          ...(op === 'part' && { atLeast: rate }),
-        }
+        const how = { ...(op === 'force' && { force: true }), ...(op === 'part' && { atLeast: rate }) }
         const amount = op === 'refund' ? -rate : op === 'part' ? 5 * rate : rate
         for (let i = 0; i < times; i++) {
           const { limiter } = used

@@ -138,9 +138,7 @@ test('with grace, a settlement locks the limits in the order of every list, and 
     await untilWaiting(database)
     // If the settlement held the other limit or an estimate, the two would wait for each other.
     await one.last.limit('org', { tx })
-    expect(await reserveAll(requestsOf(one), { ...named, tx })).toMatchObject({
-      success: true,
-    })
+    expect(await reserveAll(requestsOf(one), { ...named, tx })).toMatchObject({ success: true })
   })
   expect(await settling).toMatchObject({ results: [{ remaining: 96 }, { remaining: 96 }] })
   expect(await deadlocks(database, [...dbs])).toBe(0)

@@ -135,11 +135,7 @@ test('settleExpired of several keys', async () => {
   const clock = new TestClock()
   const [one, other] = dbs.map((db) => {
     const common = { db, durable: true, prefix: 'expired', cleanupProbability: 0, clock: clock.now } as const
-    return new Quota({
-      timeout: false,
-      ...common,
-      limiter: Ratelimit.slidingWindow(100, '1h'),
-    })
+    return new Quota({ timeout: false, ...common, limiter: Ratelimit.slidingWindow(100, '1h') })
   }) as [Quota, Quota]
   for (const key of ['one', 'two']) {
     await one.reserve(key, { rate: 10, id: 'job', expires: '1m' })

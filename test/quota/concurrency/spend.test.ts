@@ -21,12 +21,7 @@ test('concurrent estimates and costs over two limits: each unit is paid once, an
       limiter: Ratelimit.fixedWindow(MONTH, '30d'),
       prefix: 'spent month',
     })
-    const bought = new Credits({
-      timeout: false,
-      ...config,
-      prefix: 'spent bought',
-      durable: true,
-    })
+    const bought = new Credits({ timeout: false, ...config, prefix: 'spent bought', durable: true })
     return { month, bought }
   })
   const [{ month, bought }] = processes as [(typeof processes)[number]]

@@ -367,9 +367,7 @@ test('a call is one read and one charge, and one more if it shows that the month
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
   const month = new Quota({ ...options, limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'counted' })
-  const credits = new Credits({
-    ...{ ...options, dated: true, prefix: 'counted credits', durable: true },
-  })
+  const credits = new Credits({ ...{ ...options, dated: true, prefix: 'counted credits', durable: true } })
   await credits.grant('key', 50, { id: 'a' })
   const both = [
     { ratelimit: month, key: 'key' },
@@ -434,9 +432,7 @@ describe('a connection that breaks', () => {
         key: 'key',
       },
       {
-        ratelimit: new Credits({
-          ...{ ...options, dated: true, prefix: credits.prefix, durable: true },
-        }),
+        ratelimit: new Credits({ ...{ ...options, dated: true, prefix: credits.prefix, durable: true } }),
         key: 'key',
       },
     ]

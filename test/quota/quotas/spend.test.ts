@@ -53,10 +53,7 @@ test('if both together have too little, nothing is taken until the month has eno
   expect(await spend(requests, { rate: 6 })).toMatchObject({ success: false, retryAfter: 1 })
   clock.advance(1)
   expect(await spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [6, 0] })
-  expect(await spend(requests, { rate: 15 })).toMatchObject({
-    success: false,
-    retryAfter: Infinity,
-  })
+  expect(await spend(requests, { rate: 15 })).toMatchObject({ success: false, retryAfter: Infinity })
 })
 
 test('if both together have too little, nothing is written', async () => {

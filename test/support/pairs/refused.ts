@@ -16,16 +16,8 @@ const WINDOWS = ['slidingWindow', 'fixedWindow', 'calendarWindow', 'lockout']
 
 /** What cannot be combined. docs/options.md has the same table. */
 export const REFUSED: readonly Refused[] = [
-  {
-    these: ['keepEnded'],
-    others: ['cleanupProbability'],
-    because: 'A sweep would lose periods.',
-  },
-  {
-    these: ['coalesce: false'],
-    others: ['connections'],
-    because: 'Each call then takes one.',
-  },
+  { these: ['keepEnded'], others: ['cleanupProbability'], because: 'A sweep would lose periods.' },
+  { these: ['coalesce: false'], others: ['connections'], because: 'Each call then takes one.' },
   {
     these: ['prefetch'],
     others: PREPAID,
@@ -41,16 +33,8 @@ export const REFUSED: readonly Refused[] = [
     others: ['lockout'],
     because: 'Units in advance would be failures that nobody made.',
   },
-  {
-    these: ['prefetch'],
-    others: ['coalesce: false'],
-    because: 'Calls of several requests share the units.',
-  },
-  {
-    these: ['prefetch'],
-    others: ['ledger'],
-    because: 'A call that memory answers has no transaction.',
-  },
+  { these: ['prefetch'], others: ['coalesce: false'], because: 'Calls of several requests share the units.' },
+  { these: ['prefetch'], others: ['ledger'], because: 'A call that memory answers has no transaction.' },
   {
     these: ['blocks'],
     others: ['prefetch', 'inMemoryBlock'],
@@ -62,16 +46,8 @@ export const REFUSED: readonly Refused[] = [
     because: 'A dry run lets every call pass, and a block lets none.',
   },
   { these: ['blocks'], others: ['lockout'], because: '`block` works on a lockout without it.' },
-  {
-    these: PREPAID,
-    others: ['keepEnded', 'closePeriods'],
-    because: 'Credits have no periods.',
-  },
-  {
-    these: PREPAID,
-    others: ['inMemoryBlock'],
-    because: 'Any process may grant something at any time.',
-  },
+  { these: PREPAID, others: ['keepEnded', 'closePeriods'], because: 'Credits have no periods.' },
+  { these: PREPAID, others: ['inMemoryBlock'], because: 'Any process may grant something at any time.' },
   { these: PREPAID, others: ['limiter'], because: 'Credits have no plans.' },
   { these: ['dated'], others: ['onOtherPlan'], because: 'Grants have no plan.' },
   {
