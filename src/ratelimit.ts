@@ -10,7 +10,7 @@ import type { Database } from './kernel/database/database.ts'
 import type { Duration } from './kernel/duration.ts'
 import type { Checker } from './kernel/engine/checker.ts'
 import { expose } from './kernel/engine/handles.ts'
-import { ownError } from './kernel/errors.ts'
+import { own, ownError } from './kernel/errors.ts'
 import type { Limiter } from './kernel/limits/algorithm.ts'
 import { fixedWindow } from './kernel/limits/fixed-window.ts'
 import { gcra } from './kernel/limits/gcra.ts'
@@ -164,11 +164,7 @@ export class Ratelimit<D = Database> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
-    try {
-      return await reserve({ checker: this.#checker, call }, options)
-    } catch (error) {
-      throw ownError(error)
-    }
+    return await own(reserve({ checker: this.#checker, call }, options))
   }
 
   /**
@@ -189,11 +185,7 @@ export class Ratelimit<D = Database> {
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALLS.call)
     const look = await this.#call(key, { ...options, rate: 0 })
-    try {
-      return await lookAtOne(this.#checker, look, options.tx)
-    } catch (error) {
-      throw ownError(error)
-    }
+    return await own(lookAtOne(this.#checker, look, options.tx))
   }
 
   /**
@@ -242,14 +234,9 @@ export class Ratelimit<D = Database> {
    */
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, CALLS.blockUntilReady)
-    const { signal } = options
     const call = await this.#call(key, options)
     const { waitForOne } = await MODULES.wait()
-    try {
-      return await waitForOne({ checker: this.#checker, call }, timeout, options)
-    } catch (error) {
-      throw signal?.aborted && error === signal.reason ? error : ownError(error)
-    }
+    return await own(waitForOne({ checker: this.#checker, call }, timeout, options), options.signal)
   }
 
   /**

@@ -390,14 +390,9 @@ export class Credits<Dated extends boolean = false, D = Database> {
     options: CreditBlockOptions = {},
   ): Promise<LimitResult> {
     Credits.#check(this, options, OPTIONS.blockUntilReady)
-    const { signal } = options
     const called = await calledBy(this.#handle, key, options)
     const { waitForOne } = await MODULES.wait()
-    try {
-      return await waitForOne(called, timeout, options)
-    } catch (error) {
-      throw signal?.aborted && error === signal.reason ? error : ownError(error)
-    }
+    return await own(waitForOne(called, timeout, options), options.signal)
   }
 
   /**

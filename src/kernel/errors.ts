@@ -102,12 +102,16 @@ function copyOf({ code, cause, sqlState, message }: RatelimitError, contended: b
   return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState, contended })
 }
 
-/** The answer to one call. Calls that share a statement share its error, and each gets one of its own. */
-export async function own<T>(answer: Promise<T>): Promise<T> {
+/**
+ * The answer to one call. Calls that share a statement share its error, and each gets one of its own.
+ *
+ * @param signal Ends the call. Its reason is the caller's, and stays the same object.
+ */
+export async function own<T>(answer: Promise<T>, signal?: AbortSignal | undefined): Promise<T> {
   try {
     return await answer
   } catch (error) {
-    throw ownError(error)
+    throw signal?.aborted && error === signal.reason ? error : ownError(error)
   }
 }
 

@@ -2,7 +2,7 @@ import type { Database } from '../kernel/database/database.ts'
 import { parseDuration } from '../kernel/duration.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { watched } from '../kernel/engine/layers.ts'
-import { ownError } from '../kernel/errors.ts'
+import { own } from '../kernel/errors.ts'
 import { checkKey } from '../kernel/options/validate.ts'
 import { checkSignal } from '../shared/until-allowed.ts'
 import type { Slot } from './ask.ts'
@@ -32,11 +32,11 @@ export function wantedBy(prefix: string, own: Plan, key: string, options: Acquir
 
 /** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
-  const { key, limit, tx } = wanted
+  const { key, limit, signal, tx } = wanted
   const { lease } = await watched(
     [{ checker, call: { key, rate: 1 } }],
     tx,
-    () => acquireIn(checker, wanted),
+    () => own(acquireIn(checker, wanted), signal),
     ({ lease, remaining }) => [{ answer: { retryAfter: 0, ...lease, limit, remaining } }],
   )
   return lease
@@ -46,21 +46,15 @@ async function acquireIn(
   checker: Checker,
   wanted: Wanted,
 ): Promise<{ readonly lease: Lease | NoLease; readonly remaining: number }> {
-  try {
-    const joined = checker.joined(wanted.tx)
-    // If the clock fails, it must fail before a slot is taken.
-    const now = checker.rows.namespace.clock?.() ?? null
-    const finding = slotInTime(checker, wanted, joined)
-    if (!joined) checker.alone.sweeps.after(finding, now)
-    const found = await finding
-    return found.slot
-      ? { lease: leased(checker, wanted, found.slot, found.sentAt), remaining: found.open - 1 }
-      : { lease: noLease(found, wanted), remaining: 0 }
-  } catch (reason) {
-    const { signal } = wanted
-    const isEnded = signal?.aborted && reason === signal.reason
-    throw isEnded ? reason : ownError(reason)
-  }
+  const joined = checker.joined(wanted.tx)
+  // If the clock fails, it must fail before a slot is taken.
+  const now = checker.rows.namespace.clock?.() ?? null
+  const finding = slotInTime(checker, wanted, joined)
+  if (!joined) checker.alone.sweeps.after(finding, now)
+  const found = await finding
+  return found.slot
+    ? { lease: leased(checker, wanted, found.slot, found.sentAt), remaining: found.open - 1 }
+    : { lease: noLease(found, wanted), remaining: 0 }
 }
 
 function leased(checker: Checker, { leaseMs, tx }: Wanted, slot: Slot, sentAt: number): Lease {
