@@ -2,8 +2,8 @@ import { Temporal } from 'temporal-polyfill'
 import { lru } from 'tiny-lru'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { MAX_MS } from '../kernel/duration.ts'
-import { RatelimitError } from '../kernel/errors.ts'
 import type { Period, PeriodAt } from '../kernel/limits/algorithm.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
 export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'year'
@@ -46,6 +46,8 @@ const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
 /** The most of them that are one period. More minutes are hours, and more hours are days. */
 const MAX_EVERY = { minute: 60, hour: 24, day: 100, week: 100, month: 100, year: 100 } as const
 
+const UNKNOWN_ZONE = 'timeZone must be a known IANA time zone.'
+
 /**
  * One function for each calendar, which remembers its last periods. An application that makes its plans again
  * for each call shares them.
@@ -63,13 +65,16 @@ export function periodsOf(
 ): { readonly periodAt: PeriodAt; readonly name: string } {
   checkOptions(options, CALENDAR_NAMES)
   const { timeZone = 'UTC', anchor, every = 1 } = options
-  if (typeof period !== 'string' || !(Object.hasOwn(UNITS, period) || Object.hasOwn(LENGTHS_MS, period))) {
-    throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")
-  }
-  if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
-  if (!Number.isInteger(every) || every < 1 || every > MAX_EVERY[period]) {
-    throw invalid(`every must be a whole number from 1 to ${MAX_EVERY[period]} for periods of this kind.`)
-  }
+  checkOption(
+    typeof period === 'string' && Object.hasOwn(MAX_EVERY, period),
+    "The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.",
+  )
+  checkOption(typeof timeZone === 'string', UNKNOWN_ZONE)
+  const most = MAX_EVERY[period]
+  checkOption(
+    Number.isInteger(every) && every >= 1 && every <= most,
+    `every must be a whole number from 1 to ${most} for periods of this kind.`,
+  )
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
   const name = `${every} ${period} ${timeZone} ${anchorMs}`
   const periodAt = known.get(name) ?? withMemory(readPeriods(period, every, timeZone, anchorMs))
@@ -83,7 +88,7 @@ function readPeriods(
   timeZone: string,
   anchorMs: number | undefined,
 ): PeriodAt {
-  if (!isTimeZone(timeZone)) throw invalid('timeZone must be a known IANA time zone.')
+  checkOption(isTimeZone(timeZone), UNKNOWN_ZONE)
   if (period === 'minute' || period === 'hour') {
     const lengthMs = LENGTHS_MS[period] * every
     return anchorMs === undefined ? clockPeriods(lengthMs, timeZone) : periodsFrom(anchorMs, lengthMs)
@@ -150,9 +155,9 @@ function isTimeZone(timeZone: string): boolean {
 
 function readAnchor(anchor: Date): number {
   const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
-  if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
+  checkOption(!Number.isNaN(time), 'anchor must be a valid Date.')
   // A time in microseconds, given by mistake, lies further away.
-  if (Math.abs(time - Date.now()) > MAX_MS) throw invalid('anchor must lie within a hundred years of today.')
+  checkOption(Math.abs(time - Date.now()) <= MAX_MS, 'anchor must lie within a hundred years of today.')
   return time
 }
 
@@ -169,8 +174,4 @@ function withMemory(periodAt: PeriodAt): PeriodAt {
     last = [period, ...last.slice(0, REMEMBERED - 1)]
     return period
   }
-}
-
-function invalid(message: string): RatelimitError {
-  return new RatelimitError('INVALID_OPTION', message)
 }

@@ -1,10 +1,10 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { RatelimitError } from '../kernel/errors.ts'
 import type { Algorithm, Expressions, Numbers } from '../kernel/limits/algorithm.ts'
 import { isNear, isNearNumber } from '../kernel/limits/limiter.ts'
 import type { ColumnOf } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import { calendarAlgorithm, endNumberOf, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
 import type { Rollover } from './periods.ts'
 
@@ -131,11 +131,9 @@ function restNumber(state: Numbers<'count' | 'tokens'>, params: Numbers<'limit' 
 export function carriedMaxOf(rollover: Rollover, tokens: number): number {
   checkOptions(rollover, { max: true }, 'rollover')
   const { max } = rollover
-  if (!Number.isSafeInteger(max) || max < 1 || max > tokens || !Number.isSafeInteger(tokens + max)) {
-    throw new RatelimitError(
-      'INVALID_OPTION',
-      'rollover needs a max that is a whole number from 1 to the tokens of a period, which must have a limit.',
-    )
-  }
+  checkOption(
+    Number.isSafeInteger(max) && max >= 1 && max <= tokens && Number.isSafeInteger(tokens + max),
+    'rollover needs a max that is a whole number from 1 to the tokens of a period, which must have a limit.',
+  )
   return max
 }

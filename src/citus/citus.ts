@@ -26,6 +26,5 @@ const EXCLUDES: readonly Exclusion[] = [
  * ```
  */
 export function citus(): Layer {
-  const layer: Layer = { name: 'citus' }
-  return ownLayer(layer, { excludes: EXCLUDES, table: citusTable })
+  return ownLayer<Layer>({ name: 'citus' }, { excludes: EXCLUDES, table: citusTable })
 }

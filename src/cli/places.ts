@@ -20,7 +20,10 @@ const PATTERN = /[*?[{]/
 export function placesIn(schema: readonly string[]): Place[] {
   return schema.flatMap((entry) => {
     if (!existsSync(entry)) return PATTERN.test(entry) ? [newFile(fileOf(entry))] : []
-    if (statSync(entry).isDirectory()) return [newFile(join(entry, `rate-limit${extensionIn(entry)}`))]
+    if (statSync(entry).isDirectory()) {
+      const [other = '.ts'] = sourcesIn(entry)
+      return [newFile(join(entry, `rate-limit${SOURCE.exec(other)}`))]
+    }
     const before = readFileSync(entry, 'utf8')
     return [{ file: entry, before, style: before }]
   })
@@ -36,14 +39,12 @@ function fileOf(pattern: string): string {
   return existsSync(file) ? join(dirname(file), 'rate-limit', basename(file)) : file
 }
 
-function extensionIn(folder: string): string {
-  const names = existsSync(folder) ? readdirSync(folder) : []
-  return names.map((name) => SOURCE.exec(name)?.[0]).find((extension) => extension !== undefined) ?? '.ts'
+function sourcesIn(folder: string): string[] {
+  return existsSync(folder) ? readdirSync(folder).filter((name) => SOURCE.test(name)) : []
 }
 
 function newFile(file: string): Place {
   const folder = dirname(file)
-  const names = existsSync(folder) ? readdirSync(folder) : []
-  const other = names.find((name) => SOURCE.test(name))
+  const [other] = sourcesIn(folder)
   return { file, before: undefined, style: other ? readFileSync(join(folder, other), 'utf8') : '' }
 }

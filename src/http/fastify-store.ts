@@ -1,5 +1,5 @@
 import type { Denied } from '../kernel/answers/results.ts'
-import { RatelimitError } from '../kernel/errors.ts'
+import { checkOption } from '../kernel/options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
 import { ratelimitOf, type StoreConfig, storable } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'
@@ -136,29 +136,28 @@ function answerCallback(result: Promise<Counted>, callback: Callback): void {
 function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
   if (groupId !== '') return `group ${encodeURIComponent(groupId)} `
   const { method, url, constraints = {} } = routeInfo
-  if (url !== undefined) {
-    // One path may have several routes, by host or version.
-    const only = Object.entries(constraints).map((pair) => `|${encodeURIComponent(pair.join('='))}`)
-    return `${method} ${encodeURI(url)}${only.join('')} `
-  }
-  const message = 'app.rateLimit() and app.createRateLimit() each need a groupId, which names their counter.'
-  throw new RatelimitError('INVALID_OPTION', message)
+  checkOption(
+    url !== undefined,
+    'app.rateLimit() and app.createRateLimit() each need a groupId, which names their counter.',
+  )
+  // One path may have several routes, by host or version.
+  const only = Object.entries(constraints).map((pair) => `|${encodeURIComponent(pair.join('='))}`)
+  return `${method} ${encodeURI(url)}${only.join('')} `
 }
 
 /** Refuses a second window for one count, because the shorter window would end the count of the longer. */
 function windowsOfScopes(): (scope: string, options: RouteOptions) => void {
   const windows = new Map<string, unknown>()
   return (scope, { timeWindow }) => {
-    if (windows.has(scope) && windows.get(scope) !== timeWindow) {
-      const message = 'All that share a groupId, or a store, need the same timeWindow.'
-      throw new RatelimitError('INVALID_OPTION', message)
-    }
+    const isOther = windows.has(scope) && windows.get(scope) !== timeWindow
+    checkOption(!isOther, 'All that share a groupId, or a store, need the same timeWindow.')
     windows.set(scope, timeWindow)
   }
 }
 
 function checkRouteOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {
-  if (ban <= 0 && !continueExceeding && !exponentialBackoff) return
-  const message = 'ban, continueExceeding and exponentialBackoff need counts of denied requests.'
-  throw new RatelimitError('INVALID_OPTION', message)
+  checkOption(
+    ban <= 0 && !continueExceeding && !exponentialBackoff,
+    'ban, continueExceeding and exponentialBackoff need counts of denied requests.',
+  )
 }

@@ -1,6 +1,6 @@
 import { unavailable } from '../kernel/answers/made.ts'
 import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
-import { RatelimitError } from '../kernel/errors.ts'
+import { quietly, RatelimitError } from '../kernel/errors.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { type ChargedRequest, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
@@ -117,11 +117,9 @@ export function guardOf<Context>(
     }
     const settle = async (hasFailed: () => Eventually<boolean>) => {
       if (count === 'all') return
-      try {
-        await settleBy(hasFailed).catch((error: unknown) => onError?.(error, context))
-      } catch {
-        // The response has been sent, so nothing can handle the error.
-      }
+      const settled = settleBy(hasFailed).catch((error: unknown) => onError?.(error, context))
+      // The response has been sent, so nothing can handle the error.
+      await quietly(() => settled)
     }
     return { success: true, answer: { ...shown, results }, headers, settle }
   }

@@ -38,6 +38,5 @@ const GATE: StoredLimiter = /* @__PURE__ */ lockoutOf(Number.MAX_SAFE_INTEGER, '
  * ```
  */
 export function blocks(): Layer {
-  const layer: Layer = { name: 'blocks' }
-  return ownLayer(layer, { excludes: EXCLUDES, gate: GATE })
+  return ownLayer<Layer>({ name: 'blocks' }, { excludes: EXCLUDES, gate: GATE })
 }

@@ -233,13 +233,11 @@ function* storageDifferences(
   const quoted = found.partition ?? tableShapeOf(table).quoted
   const where = found.partition === null ? '' : `has the partition ${found.partition}, which `
   const isUnlogged = persistence === 'ephemeral' && !logged
-  if (isUnlogged && found.persistence !== 'u') {
-    const message = `${where}is logged and should be UNLOGGED`
-    yield { message, sql: [setPersistence(quoted, 'UNLOGGED')] }
-  }
-  if (!isUnlogged && found.persistence !== 'p') {
-    const message = `${where}is UNLOGGED and should be logged, because a crash empties it`
-    yield { message, sql: [setPersistence(quoted, 'LOGGED')] }
+  if (found.persistence !== (isUnlogged ? 'u' : 'p')) {
+    const differs = isUnlogged
+      ? 'is logged and should be UNLOGGED'
+      : 'is UNLOGGED and should be logged, because a crash empties it'
+    yield { message: where + differs, sql: [setPersistence(quoted, isUnlogged ? 'UNLOGGED' : 'LOGGED')] }
   }
   for (const [option, value] of Object.entries(STORAGE_PARAMETERS)) {
     if (!found.options.includes(`${option}=${value}`)) {
