@@ -26,7 +26,7 @@ const MAX_EVERY_MS = 3_600_000
 /** Each write adds to this many rows, in one statement. */
 const MAX_TOP = 500
 
-const NAMES: NamesOf<DenialOptions> = { every: true, top: true }
+const NAMES: NamesOf<DenialOptions> = { every: true, top: upTo(MAX_TOP) }
 
 /**
  * Counts the denials of each key, for `denied` of `drizzle-ratelimit/reports`. Counts are kept in memory and
@@ -49,7 +49,6 @@ export function countDenials(options: DenialOptions = {}): Layer {
   checkOptions(options, NAMES)
   const { every = '10s', top = 100 } = options
   const everyMs = parseDuration(every, 'every')
-  upTo(MAX_TOP)(top, 'top')
   checkOption(everyMs <= MAX_EVERY_MS, 'every must be at most an hour.')
   const layer: Layer = { name: 'denials' }
   return ownLayer(layer, {

@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { warnOnce } from '../kernel/base/warn.ts'
 import { RatelimitError } from '../kernel/errors.ts'
+import { upTo } from '../kernel/options/checks.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { headerOf, type RequestHeaders } from './request-headers.ts'
 
@@ -30,7 +31,7 @@ export interface ClientKeyOptions {
   readonly address?: string | undefined
 }
 
-const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet: true, address: true }
+const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet: upTo(128), address: true }
 
 /**
  * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
@@ -62,10 +63,6 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
   checkOption(
     Number.isSafeInteger(trustedHops) && trustedHops >= 0,
     'trustedHops must be a whole number of 0 or more.',
-  )
-  checkOption(
-    Number.isInteger(ipv6Subnet) && ipv6Subnet >= 1 && ipv6Subnet <= 128,
-    'ipv6Subnet must be a whole number from 1 to 128.',
   )
   if (options.trustedHops === undefined) warnOfProxies(request)
   const forwarded = trustedHops > 0 ? forwardedFor(request) : []

@@ -63,14 +63,9 @@ export function guardOf<Context>(
   const asGiven = limitsOf(options)
   const limits = asGiven.map((limit) => readLimit(limit, routeOf))
   checkOption(
-    ['all', 'failures', 'successes'].includes(count),
-    "count must be 'all', 'failures' or 'successes'.",
-  )
-  checkOption(
     count === 'failures' || asGiven.every(({ resetOnSuccess }) => !resetOnSuccess),
     "resetOnSuccess needs count: 'failures'.",
   )
-  checkOption(once === undefined || typeof once === 'function', 'once must be a function.')
   checkOption(
     once === undefined || count === 'all',
     "once needs count: 'all': a request that was given back would be free when it is sent again.",

@@ -1,8 +1,9 @@
 import type { AnyCredits } from '../any-credits.ts'
 import type { Denied, LimitResult } from '../kernel/answers/results.ts'
-import type { NamesOf } from '../kernel/base/check-options.ts'
+import { checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import type { Once } from '../kernel/options/calls.ts'
+import { checkFunction, wordOf } from '../kernel/options/checks.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'
@@ -36,7 +37,7 @@ export const ROUTE_LIMIT_NAMES: NamesOf<RouteLimit<unknown>> = {
   key: true,
   limiter: true,
   rate: true,
-  resetOnSuccess: true,
+  resetOnSuccess: checkSwitch,
 }
 
 interface OneLimit<Context> extends RouteLimit<Context> {
@@ -107,8 +108,8 @@ export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?
   ...ROUTE_LIMIT_NAMES,
   limits: true,
   skip: true,
-  count: true,
-  once: true,
+  count: wordOf('all', 'failures', 'successes'),
+  once: checkFunction,
   onError: true,
 }
 

@@ -32,7 +32,6 @@ export function readLimit<Context>(
   const own = limitOf(ratelimit)
   if (limiter !== undefined) checkTakesLimiter(own)
   checkOption(typeof keyOf === 'function', 'key must be a function.')
-  checkOption(typeof resetOnSuccess === 'boolean', 'resetOnSuccess must be true or false.')
   checkOption(
     !resetOnSuccess || !isPrepaid(own),
     'resetOnSuccess cannot be combined with credits, which cannot be reset.',

@@ -36,10 +36,10 @@ export function checkShare(value: number, name: string): void {
 }
 
 /** A check that the value is a whole number from 1 to `max`. */
-export function upTo(max: number): (value: number, name: string) => void {
+export function upTo(max: number): (value: unknown, name: string) => void {
   return (value, name) =>
     checkOption(
-      Number.isSafeInteger(value) && value > 0 && value <= max,
+      typeof value === 'number' && Number.isSafeInteger(value) && value > 0 && value <= max,
       `${name} must be a whole number from 1 to ${max}.`,
     )
 }
