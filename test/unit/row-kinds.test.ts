@@ -29,7 +29,7 @@ test('rows without a count have optional columns, and no two of them have the sa
 })
 
 test.each(algorithms)('$name has periods if it can tell whether one has ended', ({ hasPeriods, sql }) => {
-  expect(hasPeriods).toBe(sql.ended !== undefined)
+  expect(hasPeriods === true).toBe(sql.ended !== undefined)
 })
 
 test.each(algorithms.filter(({ columns }) => columns.includes('count')))(

@@ -29,8 +29,8 @@ export interface RowKind {
   readonly optional?: readonly StateColumn[]
   /** The column with the time at which the row was written. */
   readonly datedBy: 'windowStart' | 'lastRefill'
-  /** Whether each row counts a period, which ends and can be closed. */
-  readonly hasPeriods: boolean
+  /** Whether each row counts a period, which ends and can be closed. Default: `false`. */
+  readonly hasPeriods?: true
 }
 
 export type Expressions<Name extends string> = { readonly [name in Name]: Expression }

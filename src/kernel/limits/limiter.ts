@@ -101,7 +101,7 @@ export function hasSeveralRows(limiter: Limiter): boolean {
 
 /** Whether it has periods: fixed and calendar windows do. */
 export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
-  return limiter.stored && limiter.algorithm.hasPeriods
+  return limiter.stored && limiter.algorithm.hasPeriods === true
 }
 
 /** The latest start of a period that is over. */

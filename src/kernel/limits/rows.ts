@@ -5,51 +5,21 @@
  * Where a row has a `count`, it is what was used. `usage` ranks rows of other algorithms by it.
  */
 export const ROWS = {
-  tokenBucket: {
-    columns: ['tokens', 'lastRefill'],
-    optional: ['prevCount'],
-    datedBy: 'lastRefill',
-    hasPeriods: false,
-  },
-  gcra: {
-    columns: ['tokens', 'windowStart'],
-    optional: ['prevCount'],
-    datedBy: 'windowStart',
-    hasPeriods: false,
-  },
+  tokenBucket: { columns: ['tokens', 'lastRefill'], optional: ['prevCount'], datedBy: 'lastRefill' },
+  gcra: { columns: ['tokens', 'windowStart'], optional: ['prevCount'], datedBy: 'windowStart' },
   fixedWindow: { columns: ['count', 'windowStart'], datedBy: 'windowStart', hasPeriods: true },
-  slidingWindow: {
-    columns: ['count', 'prevCount', 'windowStart'],
-    datedBy: 'windowStart',
-    hasPeriods: false,
-  },
+  slidingWindow: { columns: ['count', 'prevCount', 'windowStart'], datedBy: 'windowStart' },
   calendarWindow: {
     columns: ['count', 'prevCount', 'windowStart', 'tokens'],
     datedBy: 'windowStart',
     hasPeriods: true,
   },
-  balance: {
-    columns: ['count', 'prevCount', 'lastRefill', 'tokens'],
-    datedBy: 'lastRefill',
-    hasPeriods: false,
-  },
-  lockout: {
-    columns: ['count', 'prevCount', 'windowStart', 'lastRefill'],
-    datedBy: 'windowStart',
-    hasPeriods: false,
-  },
-  credits: {
-    columns: ['count', 'prevCount', 'windowStart', 'tokens', 'lastRefill'],
-    datedBy: 'lastRefill',
-    hasPeriods: false,
-  },
-  estimate: {
-    columns: ['count', 'windowStart', 'tokens', 'lastRefill'],
-    datedBy: 'lastRefill',
-    hasPeriods: false,
-  },
-  slot: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
-  member: { columns: ['count', 'windowStart', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+  balance: { columns: ['count', 'prevCount', 'lastRefill', 'tokens'], datedBy: 'lastRefill' },
+  lockout: { columns: ['count', 'prevCount', 'windowStart', 'lastRefill'], datedBy: 'windowStart' },
+  credits: { columns: ['count', 'prevCount', 'windowStart', 'tokens', 'lastRefill'], datedBy: 'lastRefill' },
+  estimate: { columns: ['count', 'windowStart', 'tokens', 'lastRefill'], datedBy: 'lastRefill' },
+  slot: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill' },
+  member: { columns: ['count', 'windowStart', 'lastRefill'], datedBy: 'lastRefill' },
 } as const
 
 /** The columns of an algorithm's rows. */

@@ -56,7 +56,7 @@ export function page(rows: SQLWrapper, size: SQL, isShown: boolean): SQL {
     : sql`${rows.getSQL()} limit (select ${size}::bigint)`
 }
 
-const PERIOD_ROWS: readonly RowKind[] = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+const PERIOD_ROWS = Object.values<RowKind>(ROWS).filter(({ hasPeriods }) => hasPeriods)
 
 export function isOfPeriods(row: RowColumns): SQL {
   return sql`${or(...PERIOD_ROWS.map((kind) => isOfKind(kind, row)))}`
