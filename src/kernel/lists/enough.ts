@@ -1,5 +1,5 @@
 import { notAsExpected } from '../database/rows.ts'
-import { refusalOf, tooMuch } from '../engine/refusal.ts'
+import { otherPlan, tooMuch } from '../engine/refusal.ts'
 import type { RatelimitError } from '../errors.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
@@ -56,26 +56,21 @@ export type PayingRow = Source & { readonly snapshot: Decision }
  */
 export function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
   const isRefused = isEnough(list, looks)
-  const refusals = list.rows.map((row) => {
+  for (const row of list.rows) {
     const look = found(looks, row)
-    const charge = isRefused ? chargeOf(row, look) : undefined
-    return (
-      refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
-    )
-  })
-  return refusals.find((refusal) => refusal !== undefined)
+    if (look.isOther) return otherPlan()
+    if (isRefused && isTooMuch(chargeOf(row, look), afterRefund(row, look))) return tooMuch()
+  }
+  return undefined
 }
 
-/** The reason why the database refused a forced charge, or to add. */
-function refusalOn(
-  { rate, limiter, purpose }: RowRequest,
-  { state, now, params }: Snapshot,
-): RatelimitError | undefined {
+/** Whether a forced charge, or what is added, is too large to count. */
+function isTooMuch({ rate, limiter, purpose }: RowRequest, { state, now, params }: Snapshot): boolean {
   // A charge that may be denied never makes its count too large.
-  if (purpose !== 'add' && (purpose !== 'adjust' || rate <= 0)) return undefined
+  if (purpose !== 'add' && (purpose !== 'adjust' || rate <= 0)) return false
   const { used, capacity } = limiter.algorithm.numbers
   const counted = purpose === 'add' && capacity ? capacity(state, params) : used(state, now, params)
-  return counted + rate > MAX_COUNT ? tooMuch() : undefined
+  return counted + rate > MAX_COUNT
 }
 
 /** The value of the key. It is missing only if the database's answer had no row for a key. */
