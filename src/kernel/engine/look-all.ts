@@ -32,12 +32,10 @@ export function checkKeys(keys: readonly string[]): void {
  * answers have the order of the calls.
  */
 export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
-  return withinTimeout([checker], tx, (at) => lookIn(checker, calls, at))
-}
-
-async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const keys = calls.map(({ key }) => key)
-  return behindGate(checker, keys, await usagesOf(checker, calls, tx), tx)
+  return withinTimeout([checker], tx, async (at) =>
+    behindGate(checker, keys, await usagesOf(checker, calls, at), at),
+  )
 }
 
 /** What keys have while blocks deny their calls. */
@@ -56,23 +54,15 @@ export async function behindGate(
 
 async function usagesOf(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const requests = [...new Map(calls.filter(isRequest).map((call) => [call.key, call])).values()]
-  const decisions = await decisionsOn(requests, checker, tx)
+  const look = (connection: Connection) => decisionsOn(requests, checker, connection)
+  const decisions = requests.length === 0 ? undefined : await runOn(checker, tx, 'looks', look)
   return calls.map((call) => {
-    const decision = decisions.get(call.key) ?? unlimitedOutcome(call, checker.clockMs()).decision
+    const decision = decisions?.get(call.key) ?? unlimitedOutcome(call, checker.clockMs()).decision
     return usageOf(call.limiter, decision)
   })
 }
 
 async function decisionsOn(
-  requests: readonly Request[],
-  checker: Checker,
-  tx: At,
-): Promise<ReadonlyMap<string, Decision>> {
-  if (requests.length === 0) return new Map()
-  return runOn(checker, tx, 'looks', (connection) => lookAtRows(requests, checker, connection))
-}
-
-async function lookAtRows(
   requests: readonly Request[],
   { rows: { table, namespace } }: Checker,
   connection: Connection,

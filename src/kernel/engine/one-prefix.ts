@@ -1,4 +1,5 @@
 import type { RateLimitTable } from '../../../schema/index.ts'
+import { onceFor } from '../base/once.ts'
 import { warnOnce } from '../base/warn.ts'
 import type { Database } from '../database/database.ts'
 import { quotedName } from '../database/table-name.ts'
@@ -14,12 +15,12 @@ interface Limits {
   readonly made: number
 }
 
-/** The limiter of a table and prefix that was made last, of those that were used. */
+/** For a table and prefix: the limiter that was made last, of those that were used. */
 interface Prefix {
-  latest: Limits | undefined
+  latest?: Limits
 }
 
-const prefixesByDatabase = new WeakMap<Database, Map<string, Prefix>>()
+const prefixesOf = /* @__PURE__ */ onceFor((_: Database) => new Map<string, Prefix>())
 let count = 0
 
 /**
@@ -28,10 +29,9 @@ let count = 0
  * with an edited limit has a newer one, and does not use the older one any more.
  */
 export function watchPrefix(db: Database, table: RateLimitTable, prefix: string, rows: string): () => void {
-  const prefixes = prefixesByDatabase.get(db) ?? new Map<string, Prefix>()
-  prefixesByDatabase.set(db, prefixes)
+  const prefixes = prefixesOf(db)
   const name = `${quotedName(table)} ${prefix}`
-  const shared = prefixes.get(name) ?? { latest: undefined }
+  const shared: Prefix = prefixes.get(name) ?? {}
   if (prefixes.size < MAX_PREFIXES) prefixes.set(name, shared)
   const own: Limits = { rows, made: count++ }
   return () => {

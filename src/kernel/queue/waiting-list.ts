@@ -65,12 +65,8 @@ export class FittingLists {
   #first: QueuedList | undefined
   #size = 0
   readonly #rows = new Set<string>()
-  #isCommon: readonly boolean[] = []
-
   /** Whether the row at each place is the same one for all lists. */
-  get isCommon(): readonly boolean[] {
-    return this.#isCommon
-  }
+  isCommon: readonly boolean[] = []
 
   get isFull(): boolean {
     const next = this.#size + 1
@@ -82,7 +78,7 @@ export class FittingLists {
     const first = this.#first
     if (first && (list.kind !== first.kind || this.isFull)) return false
     const isSame = (row: string, place: number) => row === first?.rows[place]
-    const isCommon = this.#size > 1 ? this.#isCommon : list.rows.map(isSame)
+    const isCommon = this.#size > 1 ? this.isCommon : list.rows.map(isSame)
     const fits = list.rows.every((row, place) => {
       if (!isCommon[place]) return !this.#rows.has(row)
       const shared = list.shares[place]
@@ -91,7 +87,7 @@ export class FittingLists {
     if (!fits) return false
     this.#first ??= list
     this.#size++
-    this.#isCommon = isCommon
+    this.isCommon = isCommon
     for (const row of list.rows) this.#rows.add(row)
     return true
   }

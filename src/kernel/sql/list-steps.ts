@@ -1,5 +1,4 @@
 import { and, type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expression, Expressions, StateColumn } from '../limits/algorithm.ts'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import { columnList, name } from './builder.ts'
 import { SQL_NAMES, stateColumns } from './columns.ts'
@@ -74,18 +73,11 @@ function statesOf({ row, place, own }: PlacedRow): ReturnType<typeof stepsFrom> 
 }
 
 /** The formulas of a row and what they need: its state and time, its parameters, and the name of a column. */
-function formulasOf({ row, place, own }: PlacedRow): {
-  readonly of: ColumnByName
-  readonly state: Expressions<StateColumn>
-  readonly now: Expression
-  readonly params: Expressions<string>
-  readonly formulas: AnyAlgorithm['sql']
-  /** A parameter must be in the text of the statement, so it is made where it is used. */
-  readonly used: () => Expression
-} {
+function formulasOf({ row, place, own }: PlacedRow) {
   const { algorithm } = row.rules
   const of: ColumnByName = (column) => name(at(place, column))
   const [state, now, params, formulas] = [stateOf(of), of('now'), paramsOf(algorithm, own), algorithm.sql]
+  // A parameter must be in the text of the statement, so `used` is made where it is used.
   return { of, state, now, params, formulas, used: () => formulas.used(state, now, params) }
 }
 
