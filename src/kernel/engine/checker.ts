@@ -19,9 +19,9 @@ import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
 
 /** A valid call of a limiter. */
-export interface LimiterCall {
+export interface LimiterCall<C extends Call = Call> {
   readonly checker: Checker
-  readonly call: Call
+  readonly call: C
 }
 
 /** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */

@@ -1,3 +1,4 @@
+import type { Namespace } from '../store/call.ts'
 import { Checker } from './checker.ts'
 import type { Parts } from './parts.ts'
 import { sweepsOf } from './sweeps.ts'
@@ -8,10 +9,9 @@ import { sweepsOf } from './sweeps.ts'
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
-interface CompanionRows extends Partial<Pick<Parts['terms'], 'limiter'>> {
-  readonly prefix: string
-  readonly isUsuallyNew?: boolean
-  readonly comesLast?: boolean
+interface CompanionRows
+  extends Pick<Namespace, 'prefix' | 'isUsuallyNew' | 'comesLast'>,
+    Partial<Pick<Parts['terms'], 'limiter'>> {
   /** Default: `true`. */
   readonly isSwept?: boolean
 }

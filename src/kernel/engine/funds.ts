@@ -30,8 +30,7 @@ export function isFunded(each: Pick<LimiterCall, 'checker'>): each is FundedCall
 }
 
 /** A row that a read has found. No caller has asked for it by itself. */
-export interface FoundCall extends LimiterCall {
-  readonly call: Request
+export interface FoundCall extends LimiterCall<Request> {
   readonly isFound: true
 }
 

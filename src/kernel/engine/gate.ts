@@ -26,13 +26,8 @@ export const gateOf: (owner: Checker) => Checker | undefined = /* @__PURE__ */ o
   return terms.gate && companionChecker(owner, { prefix, limiter: terms.gate })
 })
 
-/** A look at a gate. */
-interface GateLook extends LimiterCall {
-  readonly call: Request
-}
-
 /** The look at the gate of a key. Undefined if the limiter has no gate. */
-export function lookAtGate(owner: Checker, key: string): GateLook | undefined {
+export function lookAtGate(owner: Checker, key: string): LimiterCall<Request> | undefined {
   const { gate } = owner.terms
   const checker = gate && gateOf(owner)
   return checker && { checker, call: lookAt(key, gate) }

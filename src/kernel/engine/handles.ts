@@ -11,11 +11,7 @@ export interface Handle {
 }
 
 /** What a call asks of funds. */
-export interface FundedOptions {
-  readonly rate?: number | undefined
-  readonly force?: boolean | undefined
-  readonly atLeast?: number | undefined
-}
+export type FundedOptions = Pick<OptionsOfCall, 'rate' | 'force' | 'atLeast'>
 
 /** Lets functions reach the parts. */
 export function expose(limiter: object, handle: Handle): void {

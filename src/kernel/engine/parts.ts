@@ -1,7 +1,7 @@
 import type { ReportedFacts } from '../answers/thresholds.ts'
-import type { RatelimitError } from '../errors.ts'
 import type { Limiter, StoredLimiter } from '../limits/algorithm.ts'
 import type { Layer } from '../options/layer.ts'
+import type { Settings } from '../options/settings.ts'
 import type { Dispatcher } from '../queue/queue.ts'
 import type { WaitingCalls, Watch } from '../queue/waits.ts'
 import type { Decision, Request } from '../store/call.ts'
@@ -35,7 +35,8 @@ export interface LimiterTerms {
 
 /** How calls outside of transactions are made. */
 export interface Alone {
-  readonly degrading: OutagePolicy
+  /** How calls are answered during an outage. */
+  readonly degrading: Pick<Settings, 'onError' | 'onDegraded'>
   readonly bounds: { readonly time: Timeout } | undefined
   /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
   readonly connections: number | undefined
@@ -45,12 +46,6 @@ export interface Alone {
   /** Takes units in advance. Undefined if the database decides each call. */
   readonly inAdvance?: ((supplier: Supplier) => InAdvance) | undefined
   readonly goOn: GoOn
-}
-
-/** How calls are answered during an outage. */
-export interface OutagePolicy {
-  readonly onError: 'throw' | 'allow' | 'deny'
-  readonly onDegraded: ((error: RatelimitError) => void) | undefined
 }
 
 /** What a limiter offers to what takes units in advance. */

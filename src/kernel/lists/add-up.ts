@@ -13,8 +13,7 @@ import type { Entry } from '../store/entry.ts'
 import { mayNeedSeveral, type RowRequest } from './sending.ts'
 
 /** A call that the database decides. */
-interface ChargingCall extends LimiterCall {
-  readonly call: Request
+interface ChargingCall extends LimiterCall<Request> {
   readonly kind?: Entry['kind']
   readonly inTime?: boolean
 }
@@ -134,15 +133,13 @@ function sharedBy(charges: readonly ChargingCall[], row: RowRequest): RowRequest
   }
 }
 
-type RowSums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
-
 /**
  * The sums of the charges for one row.
  *
  * The rates count in their order. A forced charge never needs anything itself, and leaves less for the charges
  * after it.
  */
-function rowSumsOf(charges: readonly ChargingCall[]): RowSums {
+function rowSumsOf(charges: readonly ChargingCall[]) {
   const [first] = charges as readonly [ChargingCall]
   const { limiter, purpose } = first.call
   let rate = 0

@@ -42,13 +42,8 @@ export function returnedTo(row: Refunding, look: Decision): number {
   return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
-/** A part of a request, and the decision on it. */
-interface DecidedPart extends Outcome {
-  readonly call: RowRequest
-}
-
 /** What a list has done to the row, in order: a refund, a charge, or both; or its share of a group's rate. */
-export function partsOf(row: RowRequest, look: Decision): readonly DecidedPart[] {
+export function partsOf(row: RowRequest, look: Decision): readonly Outcome<RowRequest>[] {
   if (look.share !== undefined) return [shareOf(row, look, look.share)]
   if (isLook(row)) return [{ call: row, decision: look, place: 0 }]
   const call = chargeOf(row, look)
@@ -61,11 +56,7 @@ export function partsOf(row: RowRequest, look: Decision): readonly DecidedPart[]
 }
 
 /** A call that pays this share of a group's rate. Where a row keeps the settled amount, even 0 changes it. */
-export function shareOf<C extends Call>(
-  call: C,
-  look: Decision,
-  share: number,
-): Outcome & { readonly call: C } {
+export function shareOf<C extends Call>(call: C, look: Decision, share: number): Outcome<C> {
   const purpose = reservedIn(call) < 0 ? 'adjust' : purposeOf(share)
   const paying = { ...call, rate: share, atLeast: null, purpose }
   return { call: paying, decision: { ...look, granted: 1 }, place: 0 }

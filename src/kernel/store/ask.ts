@@ -69,12 +69,8 @@ export function askToLook(
   })
 }
 
-/** A form and the name that its statements are kept under. */
-interface NamedForm extends Form {
-  readonly name: string
-}
-
-function statementForm(asked: readonly Asked[]): NamedForm {
+/** What the calls ask for, and the name that its statements are kept under. */
+function statementForm(asked: readonly Asked[]): Form & { readonly name: string } {
   const { request } = asked[0] as Asked
   const { purpose } = request
   if (purpose !== 'take' && purpose !== 'look') {
