@@ -1,7 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 import { checkOptions } from '../kernel/base/check-options.ts'
-import { doAfter } from '../kernel/base/deadlines.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
@@ -126,4 +125,27 @@ function ended(): RatelimitError {
     'LEASE_ENDED',
     'The lease was released, or is about to end. Stop the work: another holder may begin.',
   )
+}
+
+/** What comes later than this after its time shows that the process was busy. */
+const LATE_MS = 10
+
+/**
+ * Does work at a time by the clock, busy or not. If the process was busy then, it first reads what has arrived,
+ * and nothing more. The timer does not keep the process alive.
+ *
+ * @returns A function that stops it.
+ */
+function doAfter(ms: number, work: () => void): () => void {
+  const dueAtMs = performance.now() + ms
+  let timer = setTimeout(() => {
+    if (performance.now() - dueAtMs <= LATE_MS) work()
+    else {
+      timer = setTimeout(work, 1)
+      // In some runtimes the timer is a number.
+      timer.unref?.()
+    }
+  }, ms)
+  timer.unref?.()
+  return () => clearTimeout(timer)
 }

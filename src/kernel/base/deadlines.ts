@@ -159,23 +159,3 @@ class Deadlines {
     }
   }
 }
-
-/**
- * Does work at a time by the clock, busy or not. If the process was busy then, it first reads what has arrived,
- * and nothing more. The timer does not keep the process alive.
- *
- * @returns A function that stops it.
- */
-export function doAfter(ms: number, work: () => void): () => void {
-  const dueAtMs = performance.now() + ms
-  let timer = setTimeout(() => {
-    if (performance.now() - dueAtMs <= LATE_MS) work()
-    else {
-      timer = setTimeout(work, 1)
-      // In some runtimes the timer is a number.
-      timer.unref?.()
-    }
-  }, ms)
-  timer.unref?.()
-  return () => clearTimeout(timer)
-}

@@ -1,4 +1,4 @@
-import { doAfter, waitsOf } from '../base/deadlines.ts'
+import { waitsOf } from '../base/deadlines.ts'
 import { warnOnce } from '../base/warn.ts'
 import { RatelimitError } from '../errors.ts'
 
@@ -92,13 +92,13 @@ export type Watch = <T>(work: () => Promise<T>) => Promise<T>
  * Warns once if work takes too long. Usually it is called inside a transaction and waits for a row or the
  * connection of that transaction, which cannot end before the call gives up.
  *
- * @param isShared Whether all work shares a timer, which has to be set again a few times.
+ * @param isShared Whether all work shares a timer.
  */
 export function watchFor(prefix: string, isShared: boolean): Watch {
-  const begin = waitsOf(LONG_MS, true, false)
+  const begin = waitsOf(LONG_MS, isShared, false)
   const timed = { over: () => warnOfLongWait(prefix) }
   return (work) => {
-    const wait = isShared ? begin(timed) : { stop: doAfter(LONG_MS, timed.over) }
+    const wait = begin(timed)
     const stop = () => wait.stop()
     const done = work()
     done.then(stop, stop)
