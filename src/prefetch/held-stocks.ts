@@ -1,4 +1,4 @@
-import { type Moment, momentBy, momentSince } from '../kernel/base/moment.ts'
+import { type Moment, momentBy } from '../kernel/base/moment.ts'
 import type { Supplier } from '../kernel/engine/parts.ts'
 import { hasExpired, refundOf, type Stock } from './stock.ts'
 
@@ -168,5 +168,17 @@ export class HeldStocks {
     clearTimeout(this.#sweep?.timer)
     Promise.all(this.#returning.keys()).then(this.#sweep?.done)
     this.#sweep = undefined
+  }
+}
+
+/**
+ * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a
+ * clock must not hide the answer.
+ */
+export function momentSince(earlier: Moment, clock: (() => number) | undefined): Moment {
+  try {
+    return momentBy(clock)
+  } catch {
+    return earlier
   }
 }

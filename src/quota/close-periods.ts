@@ -1,7 +1,8 @@
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import { hasPeriods, latestEndedStart } from '../kernel/limits/limiter.ts'
+import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
+import { hasPeriods } from '../kernel/limits/limiter.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import {
@@ -98,4 +99,9 @@ export async function closePeriods(
   const now = await timeOf(tx, clock)
   const latestStart = latestEndedStart(limits, now - graceMs)
   return closeEnded({ ...rows, limiterOf: () => limits, now, latestStart })
+}
+
+/** The latest start of a period that is over. */
+function latestEndedStart({ params, periodAt }: StoredLimiter, now: number): number {
+  return periodAt ? periodAt(now).start - 1 : now - params.periodMs
 }

@@ -1,5 +1,5 @@
 import type { RateLimitTables } from '../../schema/index.ts'
-import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../kernel/base/check-options.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { SHIPPED } from '../kernel/database/table-name.ts'
 import { handleIn, handleOf } from '../kernel/engine/handles.ts'
@@ -7,9 +7,16 @@ import { tableOf } from '../kernel/engine/own-layer.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { TxOptions } from '../kernel/options/calls.ts'
-import { checkDatabase, checkRows, checkUse } from '../kernel/options/checks.ts'
+import { checkDatabase, checkTablesGiven, checkUse } from '../kernel/options/checks.ts'
 import type { AnyLayer } from '../kernel/options/choices.ts'
-import { checkLimiter, checkOption, checkTakesLimiter, readClock } from '../kernel/options/validate.ts'
+import {
+  checkClock,
+  checkLimiter,
+  checkOption,
+  checkPrefix,
+  checkTakesLimiter,
+  readClock,
+} from '../kernel/options/validate.ts'
 import { type Reading, readingIn } from './read-rows.ts'
 
 /** The limit of a key as it is stored: its customer's plan. With `hashKeys` the argument is the hash. */
@@ -94,7 +101,10 @@ function readingOfRows(rows: LimiterRows, tx: Database | undefined): Reading {
   const { db, prefix, durable, tables = SHIPPED, use = [], clock } = rows
   const { limiter, limiterOf } = rows
   checkDatabase(db)
-  checkRows(rows)
+  checkPrefix(prefix)
+  checkClock(clock)
+  checkSwitch(durable, 'durable')
+  checkTablesGiven(tables)
   checkOption(durable !== undefined, 'durable must be true or false: it says which table has the rows.')
   checkOption(limiter === undefined || limiterOf === undefined, 'Give either limiter or limiterOf.')
   const table = tableOf(durable ? tables.durable : tables.ephemeral, use)

@@ -14,18 +14,6 @@ export function momentBy(clock: (() => number) | undefined): Moment {
 }
 
 /**
- * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a
- * clock must not hide the answer.
- */
-export function momentSince(earlier: Moment, clock: (() => number) | undefined): Moment {
-  try {
-    return momentBy(clock)
-  } catch {
-    return earlier
-  }
-}
-
-/**
  * The time between two moments. If the clocks differ, the longer one: a wrong clock only ends what is
  * remembered early.
  */

@@ -104,11 +104,6 @@ export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
   return limiter.stored && limiter.algorithm.hasPeriods === true
 }
 
-/** The latest start of a period that is over. */
-export function latestEndedStart({ params, periodAt }: StoredLimiter, now: number): number {
-  return periodAt ? periodAt(now).start - 1 : now - params.periodMs
-}
-
 /** Whether `time` lies in the period that the parameters are for. */
 export function appliesAt(params: Params, time: number): boolean {
   const { periodStart = Number.NEGATIVE_INFINITY, periodEnd = Number.POSITIVE_INFINITY } = params

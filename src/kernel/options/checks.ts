@@ -1,13 +1,11 @@
 import { is } from 'drizzle-orm'
 import { PgTable } from 'drizzle-orm/pg-core'
 import type { RateLimitTables } from '../../../schema/index.ts'
-import { checkSwitch } from '../base/check-options.ts'
 import { HANDLE } from '../base/handle.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { RatelimitConfig } from './config.ts'
 import type { Layer } from './layer.ts'
-import { checkClock, checkOption, checkPrefix } from './validate.ts'
+import { checkOption } from './validate.ts'
 
 // What the values of the constructor's options may be. Untyped callers may give anything. Each check throws a
 // `RatelimitError`, most with `INVALID_OPTION`.
@@ -87,14 +85,6 @@ function isThreshold(value: unknown): boolean {
   const [[name, amount] = [], ...others] = Object.entries<unknown>(Object(value))
   if (others.length > 0 || typeof amount !== 'number' || !Number.isFinite(amount)) return false
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
-}
-
-export function checkRows(options: Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>): void {
-  const { prefix, tables, clock, durable } = options
-  checkPrefix(prefix)
-  checkClock(clock)
-  checkSwitch(durable, 'durable')
-  if (tables !== undefined) checkTablesGiven(tables)
 }
 
 export function checkDatabase(db: Database): void {

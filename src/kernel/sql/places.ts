@@ -1,4 +1,4 @@
-import { and, isNotNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, isNotNull, or, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import { oidOf } from '../database/table-name.ts'
 import type { RowKind } from '../limits/algorithm.ts'
@@ -6,7 +6,7 @@ import { ROWS } from '../limits/rows.ts'
 import { name } from './builder.ts'
 import { isOfKind, type RowColumns, STATE_COLUMNS } from './columns.ts'
 
-// For statements that go through the rows of a prefix: where a row is, pages, and rows with periods.
+// For statements that go through the rows of a prefix: where a row is, and rows with periods.
 
 /** Where a row is. `ctid` alone is unique in one partition only. */
 export function placeOf(table: RateLimitTable): { home: SQL.Aliased; found: SQL.Aliased } {
@@ -36,24 +36,6 @@ export function isOwn(table: RateLimitTable): SQL {
   // Two types that are one: Postgres then compares them by its own operator, whatever the search_path has.
   return sql`(${table}.tableoid = ${self}::oid or pg_catalog.pg_partition_root(${self}) is not null
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
-}
-
-export const MAX_PAGE = 1_000
-
-/**
- * The first `size` rows of a query that is ordered by the primary key.
- *
- * The `select` hides the number from the planner. Without statistics, the planner expects few rows in a prefix.
- * If it saw that all of them fit on the page, it would read and sort the whole rest of the prefix for each
- * page.
- * https://www.postgresql.org/docs/current/row-estimation-examples.html
- *
- * Citus plans for each server by itself, and only if it sees the number.
- */
-export function page(rows: SQLWrapper, size: SQL, isShown: boolean): SQL {
-  return isShown
-    ? sql`${rows.getSQL()} limit ${size}::bigint`
-    : sql`${rows.getSQL()} limit (select ${size}::bigint)`
 }
 
 const PERIOD_ROWS = Object.values<RowKind>(ROWS).filter(({ hasPeriods }) => hasPeriods)

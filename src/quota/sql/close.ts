@@ -6,9 +6,10 @@ import { builder, chain, link, name, Parameters } from '../../kernel/sql/builder
 import { callsFrom } from '../../kernel/sql/calls.ts'
 import { exact, forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from '../../kernel/sql/columns.ts'
 import { CLOCK_MS } from '../../kernel/sql/levels.ts'
-import { isLocked, isOwn, mayHavePeriod, PLACE, page, placeOf } from '../../kernel/sql/places.ts'
+import { isLocked, isOwn, mayHavePeriod, PLACE, placeOf } from '../../kernel/sql/places.ts'
 import { lockedRow } from '../../kernel/sql/rows.ts'
 import type { Steps } from '../../kernel/store/store.ts'
+import { page } from '../../shared/page.ts'
 
 /**
  * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.

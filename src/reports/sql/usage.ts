@@ -19,7 +19,7 @@ import {
   stateColumns,
 } from '../../kernel/sql/columns.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
-import { MAX_PAGE, page } from '../../kernel/sql/places.ts'
+import { MAX_PAGE, page } from '../../shared/page.ts'
 
 /** More than calls can count: the count of a row that blocks its key. */
 const IS_BLOCK: SQL = sql.raw(`> ${MAX_COUNT}`)
