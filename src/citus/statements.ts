@@ -26,10 +26,9 @@ function isOneOf(table: RateLimitTable, parameters: Parameters): SQL {
 /** The statement that takes from the rows of many keys of one shard. It skips rows that others hold. */
 export function takeShardStatement(source: TakeSource): Statement {
   const { table, rules, differing = [] } = source
-  const parameters = new Parameters(differing)
+  const own = [...sentColumns(rules.algorithm, source), ...differing]
+  const parameters = new Parameters(own)
   const stored = lockedColumns(table, rules)
-  const sent = sentColumns(rules.algorithm, source)
-  const own = [...sent, ...differing]
   const calls = ['place', ...own]
   const row = lockedRow(table, { found: sql`${table.key}`.as('found'), ...stored }, [
     isOneOf(table, parameters),
@@ -38,7 +37,7 @@ export function takeShardStatement(source: TakeSource): Statement {
     from ${callsFrom(parameters, own, true)} join (${row}) as stored on stored.found = call.key`
   const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
   const columns = [...calls, ...Object.keys(stored)]
-  return takeFrom({ query, columns, sent, isRow, isRare: undefined }, source, parameters, NO_GUARD)
+  return takeFrom({ query, columns, isRow, isRare: undefined }, source, parameters, NO_GUARD)
 }
 
 const NO_GUARD = guard([], false, new Parameters())

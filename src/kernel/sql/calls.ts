@@ -15,9 +15,6 @@ export type CallColumn =
   | 'refund'
   | 'within'
 
-/** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
-export type Sent = (what: CallColumn) => SQL<number>
-
 /** The calls as a source of rows. `place` is the position of the call. The first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly string[], isShown = false): SQL {
   return placed(

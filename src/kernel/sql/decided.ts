@@ -3,7 +3,7 @@ import type { AnyAlgorithm, Expressions, Limiter, Numbers, Rules, StateColumn } 
 import { MAX_COUNT } from '../limits/limiter.ts'
 import type { Snapshot } from '../limits/search.ts'
 import { name, type Parameters } from './builder.ts'
-import type { CallColumn, Sent } from './calls.ts'
+import type { CallColumn } from './calls.ts'
 import { forEach, MAX_TIME, onGrid, storedState, toColumn } from './columns.ts'
 import { type ColumnByName, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
@@ -44,7 +44,7 @@ export interface Deciding {
   readonly algorithm: AnyAlgorithm
   /** The level that has what is available. */
   readonly offered: Level
-  readonly sent: Sent
+  /** They have the numbers of the calls too. */
   readonly parameters: Parameters
 }
 
@@ -76,13 +76,11 @@ export function sentColumns(
   ]
 }
 
-/** The numbers of calls. Those in `columns` differ between the calls. */
-export function sentIn(columns: readonly CallColumn[], parameters: Parameters, of?: string): Sent {
-  return (what) => (columns.includes(what) ? name(what, of) : parameters.number(what))
-}
-
-export function payingStart(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
-  return action === 'adjust' ? () => sent('paidWindowStart') : undefined
+export function payingStart(
+  action: RowAction | 'look',
+  parameters: Parameters,
+): (() => SQL<number>) | undefined {
+  return action === 'adjust' ? () => parameters.number('paidWindowStart') : undefined
 }
 
 /** The level that adds how much each key has, and how many of its equal calls are granted. */
@@ -90,16 +88,15 @@ export function decided(
   algorithm: AnyAlgorithm,
   { action, takesLess }: Form,
   advanced: Level,
-  sent: Sent,
   parameters: Parameters,
 ): QueryLevel {
   const { sql: formulas } = algorithm
   const params = paramsOf(algorithm, parameters)
   const [state, now] = [stateOf(), name('now')]
-  const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
+  const [rate, calls, slack] = [parameters.number('rate'), parameters.number('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (typeof action === 'object') {
-    const { below, granted } = action.decide({ algorithm, offered, sent, parameters })
+    const { below, granted } = action.decide({ algorithm, offered, parameters })
     return level('decided', below, { granted: onlyWhereItApplies(granted) })
   }
   if (action === 'take' || action === 'reserve') {
@@ -117,14 +114,14 @@ export function decided(
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
-        when ${givesBack(algorithm, used(), sent)} then ${calls} else 0 end`,
+        when ${givesBack(algorithm, used(), parameters)} then ${calls} else 0 end`,
     ),
-    ...lateColumn(algorithm, state, params, sent),
+    ...lateColumn(algorithm, state, params, parameters),
   })
 
   /** One call more, if the calls before it leave enough for it. */
   function withRest(whole: SQL): SQL {
-    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${sent('atLeast')}`
+    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${parameters.number('atLeast')}`
     return sql`${whole} + case when ${isEnough} then 1::float8 else 0::float8 end`
   }
 
@@ -149,12 +146,13 @@ export function slackOf({ tolerance }: AnyAlgorithm): SQL {
 export function givesBack(
   { kind, tolerance }: AnyAlgorithm,
   used: SQL,
-  sent: Sent,
+  parameters: Parameters,
   of: ColumnByName = name,
 ): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
-  if (kind === 'bucket') return sql`${isUsed} and coalesce(${of('now')} < ${sent('refundableUntil')}, true)`
-  const paid = sent('paidWindowStart')
+  if (kind === 'bucket')
+    return sql`${isUsed} and coalesce(${of('now')} < ${parameters.number('refundableUntil')}, true)`
+  const paid = parameters.number('paidWindowStart')
   return sql`${isUsed} and coalesce(${of('window_start')} = ${paid}, ${paid} is null)`
 }
 
@@ -165,11 +163,11 @@ export function lateColumn(
   { sql: { late } }: AnyAlgorithm,
   state: Expressions<StateColumn>,
   params: Expressions<string>,
-  sent: Sent,
+  parameters: Parameters,
 ): Readonly<Record<string, SQL>> {
   if (!late) return {}
-  const changes = late.changes(state, sent('paidWindowStart'), params)
-  return { [LATE]: sql`coalesce(${sent('rate')} < 0::float8 and ${changes}, false)` }
+  const changes = late.changes(state, parameters.number('paidWindowStart'), params)
+  return { [LATE]: sql`coalesce(${parameters.number('rate')} < 0::float8 and ${changes}, false)` }
 }
 
 export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: ColumnByName): SQL {
@@ -188,21 +186,19 @@ export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action
 
 export const DECIDED = 'ratelimit_decided'
 
-/** The row of the link `decided` after the granted calls. `columns` differ between the calls. */
+/** The row of the link `decided` after the granted calls. */
 export function grantedRow(
   rules: Rules,
   { action, takesLess }: Form,
-  columns: readonly CallColumn[],
   all: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
   const parameters = all.inLink(DECIDED)
-  const sent = sentIn(columns, parameters, DECIDED)
   const of: ColumnByName = (column) => name(column, DECIDED)
-  const asked = sql<number>`${sent('rate')} * ${of('granted')}`
+  const asked = sql<number>`${parameters.number('rate')} * ${of('granted')}`
   const amount = takesLess
-    ? sql<number>`case when ${sent('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
+    ? sql<number>`case when ${parameters.number('atLeast')} is null then ${asked} else least(${asked}, ${of('available')}) end`
     : asked
-  return storedRow(rules, nextState(rules, action, amount, sent, parameters, of), parameters)
+  return storedRow(rules, nextState(rules, action, amount, parameters, of), parameters)
 }
 
 export function storedRow(
@@ -225,7 +221,6 @@ export function nextState(
   { algorithm }: Rules,
   action: RowAction,
   amount: SQL<number>,
-  sent: Sent,
   parameters: Parameters,
   of: ColumnByName,
 ): Expressions<StateColumn> {
@@ -233,12 +228,12 @@ export function nextState(
   const { consume, add, block, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   if (action === 'add' && add) return add(state, now, amount)
-  if (action === 'block' && block) return block(state, now, sent('rate'))
+  if (action === 'block' && block) return block(state, now, parameters.number('rate'))
   if (typeof action === 'object') return action.next({ algorithm, amount, of, params })
-  const reserved = reservedBy(algorithm, action, amount, sent, of)
+  const reserved = reservedBy(algorithm, action, amount, parameters, of)
   const consumed = consume(state, now, available, amount, params, reserved)
   if (action !== 'adjust' || !late) return consumed
-  const forgotten = late.forget(state, sent('paidWindowStart'), params)
+  const forgotten = late.forget(state, parameters.number('paidWindowStart'), params)
   return forEach(
     algorithm.columns,
     (column) => sql`case when ${of(LATE)} then ${forgotten[column]} else ${consumed[column]} end`,
@@ -253,13 +248,13 @@ function reservedBy(
   { kind, settled }: AnyAlgorithm,
   action: RowAction,
   amount: SQL<number>,
-  sent: Sent,
+  parameters: Parameters,
   of: ColumnByName,
 ): SQL<number> {
   if (settled && action === 'reserve') return amount
   if (!settled || action !== 'adjust') return sql`0::float8`
-  const change = sql<number>`${of('granted')} * ${sent('reserved')}`
+  const change = sql<number>`${of('granted')} * ${parameters.number('reserved')}`
   if (kind === 'bucket') return change
-  const isPayer = sql`${of('window_start')} = ${sent('paidWindowStart')}`
+  const isPayer = sql`${of('window_start')} = ${parameters.number('paidWindowStart')}`
   return sql`case when ${isPayer} then ${change} else 0 end`
 }

@@ -4,7 +4,7 @@ import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, forEach, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
-import { isAdjusted, nextState, type OwnAction, type RowAction, sentIn, storedRow } from './decided.ts'
+import { isAdjusted, nextState, type OwnAction, type RowAction, storedRow } from './decided.ts'
 import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
 
@@ -179,7 +179,7 @@ export function nextOf(
   parameters: Parameters,
 ): Expressions<StateColumn> {
   const { algorithm } = rules
-  if (notes === undefined) return nextState(rules, does, amount, sentIn([], parameters), parameters, of)
+  if (notes === undefined) return nextState(rules, does, amount, parameters, of)
   const paid = forEach(NOTED, (each) => of(PAID_COLUMNS[each]))
   return algorithm.sql.note?.(of('now'), paid, paramsOf(algorithm, parameters)) ?? stateOf(of)
 }

@@ -2,7 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import { MAX_COUNT } from '../limits/limiter.ts'
 import { columnList, name } from './builder.ts'
 import { SQL_NAMES, stateColumns } from './columns.ts'
-import { givesBack, lateColumn, payingStart, sentIn, slackOf } from './decided.ts'
+import { givesBack, lateColumn, payingStart, slackOf } from './decided.ts'
 import {
   CLOCK_MS,
   type ColumnByName,
@@ -66,7 +66,7 @@ function statesOf({ row, place, own }: PlacedRow): ReturnType<typeof stepsFrom> 
   const { rules, injectedClock, does } = row
   return stepsFrom(rules, own, {
     withEnded: true,
-    paid: payingStart(does, sentIn([], own)),
+    paid: payingStart(does, own),
     clock: injectedClock ? own.number('clock') : name(CLOCK),
     named: (column) => at(place, column),
   })
@@ -91,7 +91,7 @@ function refundingStep(placed: PlacedRow): Step {
   const { algorithm } = placed.row.rules
   const before = stateColumns(algorithm).map((column) => [BEFORE + column, of(column)] as const)
   return stepOf(placed, {
-    refunded: givesBack(algorithm, used(), sentIn([], placed.own), of),
+    refunded: givesBack(algorithm, used(), placed.own, of),
     available: formulas.available(state, now, params),
     ...Object.fromEntries(before),
   })
@@ -127,7 +127,7 @@ export function verdictOn(placed: PlacedRow): RowVerdict {
   const fits = asks ? sql`${of('available')}${slackOf(algorithm)} >= ${parameters.number(asks)}` : sql`true`
   const granted: SQL[] = []
   if (does === 'adjust') {
-    const isUsed = givesBack(algorithm, used(), sentIn([], parameters), of)
+    const isUsed = givesBack(algorithm, used(), parameters, of)
     granted.push(sql`${parameters.number('rate')} > 0::float8 or ${isUsed}`)
   }
   if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
@@ -144,7 +144,7 @@ export function verdictOn(placed: PlacedRow): RowVerdict {
     ...(knownGranted(row) === undefined
       ? { granted: sql`case when ${sql.join(granted, sql` or `)} then 1::float8 else 0::float8 end` }
       : {}),
-    ...(does === 'adjust' ? lateColumn(algorithm, state, params, sentIn([], parameters)) : {}),
+    ...(does === 'adjust' ? lateColumn(algorithm, state, params, parameters) : {}),
   })
   return { lets: and(...conditions) ?? sql`true`, columns }
 

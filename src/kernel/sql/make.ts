@@ -3,7 +3,7 @@ import type { Statement } from '../database/statement.ts'
 import { link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers } from './columns.ts'
-import { DECIDED, decided, grantedRow, isWritten, sentColumns, sentIn } from './decided.ts'
+import { DECIDED, decided, grantedRow, isWritten, sentColumns } from './decided.ts'
 import { guard, guardedStatement, transactionSettings } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { insertRow, newRows } from './rows.ts'
@@ -28,7 +28,7 @@ export function makeStatement(source: WaitingSource): Statement {
     takesLess,
   })
   const columns = [...sent, ...differing]
-  const parameters = new Parameters(differing)
+  const parameters = new Parameters(columns)
   const guarding = guard([table], source.guarded && !waits, parameters)
   const settings = transactionSettings(source.commit, !waits)
   const prefix = parameters.text('prefix')
@@ -40,9 +40,9 @@ export function makeStatement(source: WaitingSource): Statement {
   }
 
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
-  const decision = decided(rules.algorithm, source, states, sentIn(sent, parameters), parameters)
+  const decision = decided(rules.algorithm, source, states, parameters)
 
-  const next = grantedRow(rules, source, sent, parameters)
+  const next = grantedRow(rules, source, parameters)
   const from = sql`${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`
   const written = insertRow(table, newRows(prefix, name('key', DECIDED), next, from))
 

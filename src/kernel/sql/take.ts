@@ -2,18 +2,9 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import type { Rules } from '../limits/algorithm.ts'
 import { builder, columnList, isDecidedRow, isTheRow, link, name, Parameters } from './builder.ts'
-import { type CallColumn, callsFrom } from './calls.ts'
+import { callsFrom } from './calls.ts'
 import { decisionNumbers, leftColumns, lockedColumns } from './columns.ts'
-import {
-  DECIDED,
-  decided,
-  type Form,
-  grantedRow,
-  isWritten,
-  payingStart,
-  sentColumns,
-  sentIn,
-} from './decided.ts'
+import { DECIDED, decided, type Form, grantedRow, isWritten, payingStart, sentColumns } from './decided.ts'
 import { type Commit, guard, guardedStatement, type PlanGuard, transactionSettings } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
 import type { LookSource } from './look.ts'
@@ -39,7 +30,7 @@ export function takeOneStatement(source: WaitingSource): Statement {
   const stored = lockedColumns(table, rules)
   const isRow = isTheRow(table, parameters)
   const query = lockedRow(table, stored, [isRow, guarding.fits(table)], waits)
-  const locked = { query, columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
+  const locked = { query, columns: Object.keys(stored), isRow, isRare: undefined }
   return takeFrom(locked, source, parameters, guarding)
 }
 
@@ -49,11 +40,10 @@ export function takeOneStatement(source: WaitingSource): Statement {
  */
 export function takeManyStatement(source: TakeSource): Statement {
   const { table, rules, differing = [] } = source
-  const parameters = new Parameters(differing)
+  const columns = [...sentColumns(rules.algorithm, source), ...differing]
+  const parameters = new Parameters(columns)
   const guarding = guard([table], source.guarded, parameters)
   const stored = lockedColumns(table, rules)
-  const sent = sentColumns(rules.algorithm, source)
-  const columns = [...sent, ...differing]
   const calls = ['place', ...columns]
   const row = lockedRow(table, stored, [isTheRow(table, parameters, sql`call.key`)])
   const query = sql`select ${columnList(calls, 'call')}, ${columnList(Object.keys(stored), 'stored')}
@@ -63,14 +53,13 @@ export function takeManyStatement(source: TakeSource): Statement {
   // primary key, even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
   const isRow = isDecidedRow(table, parameters, name('key', DECIDED))
-  const locked = { query, columns: [...calls, ...Object.keys(stored)], sent, isRow, isRare }
+  const locked = { query, columns: [...calls, ...Object.keys(stored)], isRow, isRare }
   return takeFrom(locked, source, parameters, guarding)
 }
 
 export interface Locked {
   readonly query: SQL
   readonly columns: readonly string[]
-  readonly sent: readonly CallColumn[]
   readonly isRow: SQL | undefined
   /** A condition that every decided row meets. */
   readonly isRare: SQL | undefined
@@ -83,19 +72,18 @@ export function takeFrom(
   guarding: PlanGuard,
 ): Statement {
   const { table, rules, action, injectedClock } = source
-  const sent = sentIn(locked.sent, parameters)
   const states = advanced(
     rules,
     { source: name(LOCKED), columns: locked.columns },
     injectedClock ? parameters.number('clock') : CLOCK_MS,
     parameters,
-    { withEnded: true, paid: payingStart(action, sent) },
+    { withEnded: true, paid: payingStart(action, parameters) },
   )
-  const decision = decided(rules.algorithm, source, states, sent, parameters)
+  const decision = decided(rules.algorithm, source, states, parameters)
   const written = builder
     .update(table)
     .set({
-      ...grantedRow(rules, source, locked.sent, parameters),
+      ...grantedRow(rules, source, parameters),
       ...leftColumns(rules.algorithm, table),
     })
     .from(name(DECIDED))

@@ -55,12 +55,16 @@ const UNPROMISED = 'unpromised'
  * If what comes in addition to the size is lost before a start, the next starts depend on it. Then only those
  * that start now or at the next time are granted, and the others have to ask again.
  */
-function startingLater({ algorithm, offered, sent, parameters }: Deciding): ReturnType<OwnAction['decide']> {
+function startingLater({ algorithm, offered, parameters }: Deciding): ReturnType<OwnAction['decide']> {
   const { available, consume } = algorithm.sql
   const formulas = startsOf(algorithm)
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const endless = paramsOf(algorithm, parameters, ENDLESS)
-  const [rate, slack, limit] = [sent('rate'), sql.raw(`${algorithm.tolerance}::float8`), params['limit']]
+  const [rate, slack, limit] = [
+    parameters.number('rate'),
+    sql.raw(`${algorithm.tolerance}::float8`),
+    params['limit'],
+  ]
   const idle = consume(state, now, name('available'), ZERO, params, ZERO)
   const columns = algorithm.columns.map((column) => [SQL_NAMES[column], idle[column]] as const)
   const standing = level('standing', offered, {
@@ -74,14 +78,14 @@ function startingLater({ algorithm, offered, sent, parameters }: Deciding): Retu
   const reached = level('reached', waiting, {
     [REACHED]: sql`${available(state, name(FIRST), endless)} - ${begun} * ${rate}`,
   })
-  const latest = sql<number>`${now} + ${sent('within')}`
+  const latest = sql<number>`${now} + ${parameters.number('within')}`
   const atFirst = sql`floor((least(${name(REACHED)}, ${limit}) + ${slack}) / ${rate})`
   const soon = sql`${begun} + case when ${name(FIRST)} <= ${latest} then ${atFirst} else 0::float8 end`
   const all = sql`floor((${available(state, latest, endless)} + ${slack}) / ${rate})`
   const most = mostBefore(rate, formulas.refill(params))
   const granted = sql`case when ${rate} > ${limit} + ${slack} then 0::float8
       when ${most} <= ${limit} + ${slack} then ${all} else ${soon} end`
-  return { below: reached, granted: sql`least(${granted}, ${sent('calls')})` }
+  return { below: reached, granted: sql`least(${granted}, ${parameters.number('calls')})` }
 }
 
 /** The most that a bucket without a limit has before the start of a call that has to wait. */
@@ -98,18 +102,18 @@ function mostBefore(rate: SQL, refill: SQL): SQL {
  * of the cancelled call, later calls were promised the units that come until they start. What the last of them
  * leaves would be lost in a bucket that was full before, so it is not given back either.
  */
-function cancelling({ algorithm, offered, sent, parameters }: Deciding): ReturnType<OwnAction['decide']> {
+function cancelling({ algorithm, offered, parameters }: Deciding): ReturnType<OwnAction['decide']> {
   const { available, used } = algorithm.sql
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
-  const then = available(state, sent('refundableUntil'), params)
+  const then = available(state, parameters.number('refundableUntil'), params)
   const left = available(state, startsOf(algorithm).whenAvailable(state, ZERO, params), params)
-  const unpromised = sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
+  const unpromised = sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${parameters.number('rate')}`
   // A row that is made for the cancel has lost the start, and gives back nothing.
   const isThere = offered.columns.includes('holds') ? sql`${name('holds')} is true and ` : sql``
-  const isLeft = sql`${isThere}${now} < ${sent('refundableUntil')} and ${name(UNPROMISED)} > ${sql.raw(String(algorithm.tolerance))}::float8`
+  const isLeft = sql`${isThere}${now} < ${parameters.number('refundableUntil')} and ${name(UNPROMISED)} > ${sql.raw(String(algorithm.tolerance))}::float8`
   return {
     below: level('promised', offered, { [UNPROMISED]: unpromised }),
-    granted: sql`case when ${isLeft} and ${used(state, now, params)} > 0::float8 then ${sent('calls')} else 0::float8 end`,
+    granted: sql`case when ${isLeft} and ${used(state, now, params)} > 0::float8 then ${parameters.number('calls')} else 0::float8 end`,
   }
 }
 

@@ -46,7 +46,7 @@ const NEXT = 'next_'
 
 /** The arithmetic of the statements, on rows that are sent along. */
 function arithmeticOf(limiter: StoredLimiter): Statement {
-  const parameters = new Parameters()
+  const parameters = new Parameters(['rate'])
   const columns = ['place', 'at', 'rate', ...limiter.algorithm.columns.map((each) => SQL_NAMES[each])]
   const given = [...STATE_COLUMNS, 'at', 'rate']
   const unnested = sql`unnest(${sql.join(
@@ -64,9 +64,8 @@ function arithmeticOf(limiter: StoredLimiter): Statement {
   const source = sql`(select place, at, rate, ${sql.join(stored, sql`, `)} from ${unnested}) as stored`
   const rows = { source, columns }
   const states = advanced(limiter, rows, name('at'), parameters)
-  const sent = (what: string) => (what === 'rate' ? name(what) : sql<number>`1`)
   const form = { action: 'take', takesLess: false } as const
-  const offered = decided(limiter.algorithm, form, states, sent, parameters)
+  const offered = decided(limiter.algorithm, form, states, parameters)
   const { columns: own, sql: formulas } = limiter.algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(limiter.algorithm, parameters)]
   const none = sql<number>`0::float8`
@@ -84,6 +83,7 @@ async function decide(limiter: StoredLimiter, cases: readonly Case[]): Promise<D
     ...Object.fromEntries(STATE_COLUMNS.map((each) => [each, column(({ row }) => row[each])])),
     at: column(({ at }) => at),
     rate: column(({ rate }) => rate),
+    calls: 1,
   }
   const rows = await runOnce({ db: database.db }, arithmeticOf(limiter), values, paramsAt(limiter, NOW))
   const found: Decided[] = []
