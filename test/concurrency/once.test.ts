@@ -4,6 +4,7 @@ import { type Database, limitAll, type Once, Ratelimit } from '../../src/index.t
 import { spend } from '../../src/quota/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
+import { range } from '../support/range.ts'
 import { times } from '../support/runs.ts'
 import { deadlocks } from '../support/statistics.ts'
 import { isTake, watch } from '../support/watch.ts'
@@ -14,10 +15,6 @@ const database = useDatabase()
 
 function once(id: string): Once {
   return { id, for: '1d' }
-}
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
 }
 
 /** A transaction that has done some work and stays open. Returns a function that ends it. */

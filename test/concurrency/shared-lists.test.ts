@@ -5,6 +5,7 @@ import { type Database, type LimitAllResult, limitAll, Ratelimit } from '../../s
 import { Quota, reserveAll, spend } from '../../src/quota/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { PATIENTLY } from '../support/patience.ts'
+import { range } from '../support/range.ts'
 import { watch } from '../support/watch.ts'
 
 // Lists that share a statement are decided as if they came one after the other.
@@ -48,10 +49,6 @@ async function known(ratelimit: Ratelimit, keys: readonly string[]): Promise<voi
     await ratelimit.limit(key)
     await ratelimit.limit(key, { rate: -1 })
   }
-}
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
 }
 
 test.each(Object.keys(LIMITERS) as (keyof typeof LIMITERS)[])(

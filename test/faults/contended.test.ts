@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota, spend } from '../../src/quota/index.ts'
+import { allowed } from '../support/allowed.ts'
 import { useDatabase } from '../support/databases.ts'
 import { waitingForLocks } from '../support/locks.ts'
 import { errorOf, limiter, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
@@ -57,8 +58,7 @@ const calls: Readonly<Record<string, Ready>> = {
     ratelimit.reserve(SECRET, { rate: 2, id: 'job', expires: '1h' }),
   ),
   commit: async (db, prefix) => {
-    const reserved = await windowOn(db, prefix).reserve(SECRET, { rate: 2 })
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await windowOn(db, prefix).reserve(SECRET, { rate: 2 }))
     return () => reserved.commit(3)
   },
   settle: async (db, prefix) => {

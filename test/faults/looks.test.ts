@@ -2,6 +2,7 @@ import { usage } from 'drizzle-ratelimit/reports'
 import { expect, test } from 'vitest'
 import { limitAll, type Ratelimit } from '../../src/index.ts'
 import { openReservations } from '../../src/quota/index.ts'
+import { allowed } from '../support/allowed.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
 import { undone } from '../support/undone.ts'
@@ -58,8 +59,7 @@ test.each(
 test('a settlement whose transaction breaks before it charges: UNREACHABLE', async () => {
   const opened = openPool(network.url)
   const ratelimit = limiterOn(opened, newPrefix('status'))
-  const reserved = await opened.db.transaction((tx) => ratelimit.reserve(SECRET, { rate: 5, tx }))
-  if (!reserved.success) throw new Error('denied')
+  const reserved = allowed(await opened.db.transaction((tx) => ratelimit.reserve(SECRET, { rate: 5, tx })))
   // Drizzle's own transaction does not listen for the errors of its client.
   await uncaughtBy(async () => {
     let error: unknown

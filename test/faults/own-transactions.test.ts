@@ -4,6 +4,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vi
 import { calendarWindow } from '../../src/calendar/index.ts'
 import { limitAll } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
+import { allowed } from '../support/allowed.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
@@ -66,8 +67,7 @@ const ways: Record<string, (opened: Pool) => Promise<Way>> = {
   },
   'commit with a ledger': async (opened) => {
     const { month, books } = recordedOn(opened)
-    const reserved = await month.reserve(SECRET, { rate: 4 })
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await month.reserve(SECRET, { rate: 4 }))
     return { call: () => reserved.commit(11), books }
   },
   'a late settle with grace': async (opened) => {

@@ -12,6 +12,7 @@ import { Credits } from '../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../src/index.ts'
 import { Quota } from '../../src/quota/index.ts'
 import { Semaphore } from '../../src/semaphore/index.ts'
+import { allowed } from '../support/allowed.ts'
 import { useDatabase } from '../support/databases.ts'
 import { fakeTime, useFakeTime } from '../support/timers.ts'
 import { errorOf, limiter, newPrefix, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
@@ -162,8 +163,7 @@ const ways: Record<string, Open> = {
   },
   'a commit': async (db, timeout) => {
     const { ratelimit, left } = windowOn(db, { timeout })
-    const reserved = await ratelimit.reserve(SECRET, { rate: 5 })
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await ratelimit.reserve(SECRET, { rate: 5 }))
     return { call: () => reserved.commit(2), left }
   },
   'a settlement': async (db, timeout) => {
@@ -196,8 +196,7 @@ const ways: Record<string, Open> = {
   },
   'a release of a slot': async (db, timeout) => {
     const { slots, left } = slotsOn(db, timeout)
-    const lease = await slots.acquire(SECRET)
-    if (!lease.success) throw new Error('denied')
+    const lease = allowed(await slots.acquire(SECRET))
     return { call: () => lease.release(), left }
   },
 }

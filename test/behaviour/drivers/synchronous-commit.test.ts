@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { schedule } from 'drizzle-ratelimit/schedule'
 import { describe, expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { examples } from '../../support/limits.ts'
 import { watch } from '../../support/watch.ts'
@@ -86,8 +87,7 @@ test.each([
     const ratelimit = new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0, ...options })
     const begin = async (tx?: Database) => {
       const once = { id: `event ${String(tx === undefined)}`, for: '1d' } as const
-      const turn = await schedule(ratelimit, 'key', { within: '10h', once, tx })
-      if (!turn.success) throw new Error('not scheduled')
+      const turn = allowed(await schedule(ratelimit, 'key', { within: '10h', once, tx }))
       return turn
     }
     await ratelimit.limit('key')

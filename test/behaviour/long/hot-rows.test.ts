@@ -6,6 +6,7 @@ import { type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { range } from '../../support/range.ts'
 import { watch } from '../../support/watch.ts'
 
 // Calls of several rows that meet on one row share statements, and are decided as if they came one after the
@@ -26,10 +27,6 @@ const LIMITERS: Readonly<Record<string, (limit: number) => Limiter>> = {
   lockout: (limit) => lockout(limit, '1d', { block: '1h', factor: 2 }),
 }
 const ALL = [...Object.keys(LIMITERS), 'credits']
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 /** A limit for everybody and one for each user, by one clock, and the statements that they send. */
 async function world(algorithm: string, limit: number, options: { readonly thresholds?: number[] } = {}) {

@@ -5,6 +5,7 @@ import { type Database, limitAll, Ratelimit, type Reservation } from '../../../s
 import { Quota, type QuotaConfig, settle, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
+import { allowed } from '../../support/allowed.ts'
 import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -76,8 +77,7 @@ const creditCalls: Readonly<Record<string, Ready<Credits<true>>>> = {
 
 /** Reserves 4 in a transaction, which commits. */
 async function reservedIn({ slow }: Pick<Setup<Quota>, 'slow'>): Promise<Reservation> {
-  const reserved = await database.db.transaction((tx) => slow.reserve('key', { rate: 4, tx }))
-  if (!reserved.success) throw new Error('It was denied.')
+  const reserved = allowed(await database.db.transaction((tx) => slow.reserve('key', { rate: 4, tx })))
   return reserved
 }
 

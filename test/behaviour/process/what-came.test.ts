@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import { expect, test } from 'vitest'
 import { rateLimit } from '../../../src/http/hono.ts'
 import { type Database, Ratelimit, type RatelimitError } from '../../../src/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { errorOf } from '../../support/errors.ts'
 
 // A refused key or rate: the message names the limit and what kind of value came, and never the value.
@@ -64,8 +65,7 @@ test('a cost, which is no rate', async () => {
     prefix: 'the api',
     onError: 'allow',
   })
-  const reserved = await passing.reserve('key')
-  if (!reserved.success) throw new Error('It was denied.')
+  const reserved = allowed(await passing.reserve('key'))
   for (const [actual, said] of [
     [1.5, 'not a fraction'],
     [-1, '0 or more'],

@@ -6,6 +6,7 @@ import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Credits } from '../../../src/credits/index.ts'
 import { type DecisionMessage, limitAll, type Once, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -93,8 +94,7 @@ describe.each(oneOfEachKind)('$name', ({ limiter }) => {
     expect(again).toMatchObject({ repeated: true, remaining: 4 })
     await expect(again.commit(9)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     await expect(again.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
-    const own = await plain.reserve('key', { rate: 6 })
-    if (!own.success) throw new Error('denied')
+    const own = allowed(await plain.reserve('key', { rate: 6 }))
     expect(await reserved.commit(2)).toEqual(await own.commit(2))
   })
 })

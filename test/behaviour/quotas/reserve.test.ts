@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
-import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
+import { type Allowed, Ratelimit, type Reservation } from '../../../src/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { firstFrom, Model } from '../../support/model.ts'
@@ -15,11 +16,6 @@ const settlings = [
   { how: 'commit', settle: (reserved: Reservation) => reserved.commit(1) },
   { how: 'release', settle: (reserved: Reservation) => reserved.release() },
 ]
-
-function allowed(reserved: Reserved): Allowed & Reservation {
-  if (!reserved.success) throw new Error('denied')
-  return reserved
-}
 
 describe.each(kinds)('$name', ({ limiter }) => {
   test('the estimate is charged at once', async () => {
@@ -367,8 +363,7 @@ describe('an error', () => {
       return new Date(0)
     }
     const { quota } = quotaOn(database, TEN['calendar month'], { clock })
-    const reserved = await quota.reserve('key', { rate: 3 })
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await quota.reserve('key', { rate: 3 }))
     fails = true
     await expect(reserved.commit(5)).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
     fails = false

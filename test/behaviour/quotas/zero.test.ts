@@ -12,6 +12,7 @@ import {
   settleExpired,
   spend,
 } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, JANUARY, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from '../../support/ten.ts'
 import { undone } from '../../support/undone.ts'
@@ -30,11 +31,6 @@ function rowsOf({ prefix }: Pick<QuotaUnderTest, 'prefix'>) {
       where position($1 in prefix) > 0 order by prefix, key`,
     [prefix],
   )
-}
-
-function allowed<T extends { readonly success: boolean }>(answer: T): Extract<T, { readonly success: true }> {
-  if (!answer.success) throw new Error('denied')
-  return answer as Extract<T, { readonly success: true }>
 }
 
 /** The same limiter in another process. */

@@ -6,16 +6,13 @@ import type { Database } from '../../../src/kernel/database/database.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { range } from '../../support/range.ts'
 import { deadlocks } from '../../support/statistics.ts'
 import { watch } from '../../support/watch.ts'
 
 // Calls on credits that arrive together share a statement, which reads, locks and decides.
 
 const database = useDatabase()
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 function creditsOn(prefix: string, db: Database = database.db) {
   const options = { dated: true, prefix, durable: true } as const

@@ -2,16 +2,13 @@ import { expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { range } from '../../support/range.ts'
 import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Grants are taken from exactly, whoever else takes from them at the same time.
 
 const database = useDatabase()
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 function creditsOn(prefix: string, processes: number, dryRun = false) {
   const options = { dated: true, prefix, durable: true, timeout: false, dryRun } as const

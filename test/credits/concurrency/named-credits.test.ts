@@ -11,6 +11,7 @@ import {
 } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
+import { range } from '../../support/range.ts'
 import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 import { undone } from '../../support/undone.ts'
@@ -19,10 +20,6 @@ import { undone } from '../../support/undone.ts'
 
 const database = useDatabase()
 const NAMED = { id: 'job', expires: '1h' } as const
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 let dbs: readonly Db[]
 beforeAll(() => {

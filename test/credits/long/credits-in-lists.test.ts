@@ -4,15 +4,12 @@ import { limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { range } from '../../support/range.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Credits that end next to other limits: exact, whoever else takes from them at the same time.
 
 const database = useDatabase()
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 function limitersOn(name: string, month: number, processes: number) {
   const on = (db: typeof database.db) => ({

@@ -8,6 +8,7 @@ import { describe, expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { limitAll, rateLimitDurable } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { type CreditsUnderTest, creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -81,8 +82,7 @@ test('force goes into debt, which the next grant pays', async () => {
 
 test('atLeast and reserve work on a balance', async () => {
   const { credits } = await granted(10)
-  const reserved = await credits.reserve('key', { rate: 40, atLeast: 1 })
-  if (!reserved.success) throw new Error('denied')
+  const reserved = allowed(await credits.reserve('key', { rate: 40, atLeast: 1 }))
   expect(reserved.granted).toBe(10)
   await reserved.commit(3)
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 7, used: 3 })

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -88,8 +89,7 @@ test('a call reads those that pay, whatever it is, and answers by all', async ()
 test('settlements read those that they change', async () => {
   const { credits, reading } = await manyGrants()
   await credits.limit('key', { rate: 500 })
-  const estimate = await credits.reserve('key', { rate: 45 })
-  if (!estimate.success) throw new Error('denied')
+  const estimate = allowed(await credits.reserve('key', { rate: 45 }))
   const below = await reading(() => estimate.commit(5))
   expect(below.answer).toMatchObject({ limit: 1_000, remaining: 495, returned: 40 })
   expect(below.rows).toBeLessThanOrEqual(FEW)

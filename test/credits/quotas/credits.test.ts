@@ -6,6 +6,7 @@ import { type CreditLimitOptions, Credits } from '../../../src/credits/index.ts'
 import { type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
 import * as quota from '../../../src/quota/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { undone } from '../../support/undone.ts'
@@ -264,8 +265,7 @@ describe('what is given back', () => {
   test('by a commit goes to more grants than a statement has rows', async () => {
     const { credits, left } = creditsOn()
     await Promise.all(Array.from({ length: 120 }, (_, i) => credits.grant('org', 2, { id: `small ${i}` })))
-    const reserved = await credits.reserve('org', { rate: 240 })
-    if (!reserved.success) throw new Error('It was denied.')
+    const reserved = allowed(await credits.reserve('org', { rate: 240 }))
     expect(await reserved.commit(1)).toMatchObject({ returned: 239, remaining: 239 })
     expect(Object.values(await left()).filter((each) => each === 2)).toHaveLength(119)
   })
@@ -301,8 +301,7 @@ describe('a debt', () => {
   test('of a cost above its estimate is given back first', async () => {
     const { credits, left } = creditsOn()
     await credits.grant('org', 10, { id: 'a' })
-    const reserved = await credits.reserve('org', { rate: 8 })
-    if (!reserved.success) throw new Error('It was denied.')
+    const reserved = allowed(await credits.reserve('org', { rate: 8 }))
     expect(await reserved.commit(14)).toMatchObject({ success: true, remaining: 0 })
     expect(await credits.limit('org', { rate: -5 })).toMatchObject({ returned: 5, remaining: 1 })
     expect(await left()).toEqual({ a: 1 })
@@ -609,8 +608,7 @@ test('nothing is asked after a refund, because an error would say that nothing w
   const own = { db: database.db, dated: true, prefix, durable: true, clock: clock.now } as const
   await new Credits(own).grant('org', 10, { id: 'a' })
   const answers: unknown[] = []
-  const reserved = await credits.reserve('org', { rate: 8 })
-  if (!reserved.success) throw new Error('It was denied.')
+  const reserved = allowed(await credits.reserve('org', { rate: 8 }))
   broken.isOn = false
   answers.push(await reserved.commit(5))
   broken.isOn = false
@@ -655,8 +653,7 @@ describe('when the connection breaks', () => {
     })
     const { credits } = creditsOn({ db })
     for (const id of ['grant', 'other']) await credits.grant('org', 5, { id })
-    const reserved = await credits.reserve('org', { rate: 6 })
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await credits.reserve('org', { rate: 6 }))
     const during = async <T>(work: () => Promise<T>) => {
       isBreaking = true
       return work().finally(() => {

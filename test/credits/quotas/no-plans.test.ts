@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Credits, type CreditsConfig } from '../../../src/credits/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { reserveAll, settle, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -49,11 +50,6 @@ const WAYS: Readonly<Record<string, (credits: Credits<boolean>) => Promise<Settl
     return (actual, plan) =>
       settle([{ ratelimit: credits, key: 'key', ...(plan as object) }], 'job', { actual })
   },
-}
-
-function allowed<T extends { readonly success: boolean }>(answer: T): Extract<T, { readonly success: true }> {
-  if (!answer.success) throw new Error('denied')
-  return answer as Extract<T, { readonly success: true }>
 }
 
 let prefixes = 0

@@ -14,16 +14,13 @@ import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
 import { PATIENTLY } from '../../support/patience.ts'
+import { range } from '../../support/range.ts'
 import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 
 // Estimates over several limits with a name, by many connections at once.
 
 const database = useDatabase()
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 let dbs: readonly Db[]
 beforeAll(() => {

@@ -6,6 +6,7 @@ import { Quota, settleExpired } from '../../../src/quota/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { type Db, useDatabase } from '../../support/databases.ts'
 import { untilWaiting } from '../../support/locks.ts'
+import { range } from '../../support/range.ts'
 import { times } from '../../support/runs.ts'
 import { deadlocks } from '../../support/statistics.ts'
 import { watch } from '../../support/watch.ts'
@@ -14,10 +15,6 @@ import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 const CRASH = new Error('crash')
-
-function range(length: number): readonly number[] {
-  return Array.from({ length }, (_, i) => i)
-}
 
 let dbs: readonly Db[]
 beforeAll(() => {

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { closePeriods, Quota, type QuotaConfig } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, TEN } from '../../support/ten.ts'
 import { undone } from '../../support/undone.ts'
@@ -91,8 +92,7 @@ test('a denial from memory does not outlast the period', async () => {
 
 test('an open estimate is in the half in which it was made, and its rest in the other', async () => {
   const { quota } = await used60()
-  const reserved = await quota.reserve('key', { rate: 10 })
-  if (!reserved.success) throw new Error('denied')
+  const reserved = allowed(await quota.reserve('key', { rate: 10 }))
   expect(await quota.changePlan('key', { to: year })).toMatchObject({ used: 70, reserved: 10 })
   expect(await reserved.commit(25, { limiter: year })).toMatchObject({ remaining: 985 })
 })
@@ -100,8 +100,7 @@ test('an open estimate is in the half in which it was made, and its rest in the 
 test('within the grace time a late cost corrects the first half', async () => {
   const { config } = await used60()
   const quota = new Quota({ ...config, keepEnded: true, grace: '1d' } as typeof config)
-  const reserved = await quota.reserve('key', { rate: 10 })
-  if (!reserved.success) throw new Error('denied')
+  const reserved = allowed(await quota.reserve('key', { rate: 10 }))
   const ended = await quota.changePlan('key', { to: year })
   const { correction } = await reserved.commit(25, { limiter: year })
   expect(correction).toEqual({ start: MARCH, end: CHANGE, used: 15 })
@@ -142,8 +141,7 @@ test.each([
 test('a list by plan knows the row as one of the new plan, and so does a late settling without a plan', async () => {
   const { quota } = await used60()
   await quota.changePlan('key', { to: year })
-  const reserved = await quota.reserve('key', { rate: 4, limiter: year })
-  if (!reserved.success) throw new Error('denied')
+  const reserved = allowed(await quota.reserve('key', { rate: 4, limiter: year }))
   expect(await reserved.commit(3)).toMatchObject({ remaining: 997 })
   expect(await usage(quota, { limiterOf: () => year })).toMatchObject([
     { key: 'key', used: 3, remaining: 997 },

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Database, Ratelimit, type Reservation } from '../../../src/index.ts'
 import { closePeriods, type QuotaConfig, reserveAll, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -21,8 +22,7 @@ async function reserved(options: Partial<QuotaConfig> = KEEPING) {
   const made = quotaOn(database, limiter, options)
   made.clock.ms = END - HOUR_MS
   await made.quota.limit('key', { rate: 10 })
-  const reservation = await made.quota.reserve('key', { rate: 40 })
-  if (!reservation.success) throw new Error('denied')
+  const reservation = allowed(await made.quota.reserve('key', { rate: 40 }))
   return { ...made, reservation }
 }
 
@@ -62,8 +62,7 @@ test.each([
   { costs: [70, 0], used: 70, more: 0 },
 ])('late costs $costs of reserveAll correct the row of the month that has ended', async (each) => {
   const { clock, quota, requests, used } = await monthAndCredits()
-  const reservation = await reserveAll(requests)
-  if (!reservation.success) throw new Error('denied')
+  const reservation = allowed(await reserveAll(requests))
   clock.ms = END + HOUR_MS - 1
   expect(await reservation.commit(each.costs)).toMatchObject([{ remaining: 100 }, { success: true }])
   expect(await used()).toBe(each.more)
@@ -76,8 +75,7 @@ test.each([
 ])('a late cost of $actual of spend gives back to the month that has ended', async (each) => {
   const { clock, quota, requests, used } = await monthAndCredits()
   const sources = requests.map(({ ratelimit, key }) => ({ ratelimit, key }))
-  const spent = await spend(sources, { rate: 140 })
-  if (!spent.success) throw new Error('denied')
+  const spent = allowed(await spend(sources, { rate: 140 }))
   clock.ms = END + HOUR_MS - 1
   expect(await spent.commit(each.actual)).toMatchObject({ granted: each.granted })
   expect(await used()).toBe(each.granted[1])
@@ -174,20 +172,17 @@ test('a running period is settled as always, and so are buckets and what a dry r
   const { quota, reservation } = await reserved()
   expect(await reservation.commit(25)).toMatchObject({ returned: 15, remaining: 65 })
   const passed = await reserved({ ...KEEPING, dryRun: true })
-  const over = await passed.quota.reserve('key', { rate: 400 })
-  if (!over.success) throw new Error('denied')
+  const over = allowed(await passed.quota.reserve('key', { rate: 400 }))
   passed.clock.ms = END
   expect(await over.commit(500)).not.toHaveProperty('correction')
   const bucket = TEN['interval bucket']
-  const own = await quota.reserve('bucket', { rate: 4, limiter: bucket })
-  if (!own.success) throw new Error('denied')
+  const own = allowed(await quota.reserve('bucket', { rate: 4, limiter: bucket }))
   expect(await own.commit(1)).toMatchObject({ returned: 3 })
 })
 
 test('a fixed window is corrected too', async () => {
   const { clock, quota } = quotaOn(database, Ratelimit.fixedWindow(100, '1d'), KEEPING)
-  const reservation = await quota.reserve('key', { rate: 40 })
-  if (!reservation.success) throw new Error('denied')
+  const reservation = allowed(await quota.reserve('key', { rate: 40 }))
   clock.advance(24 * HOUR_MS)
   expect(await reservation.commit(15)).toMatchObject({ returned: 25 })
   expect(await database.db.transaction((tx) => closePeriods(quota, { tx }))).toMatchObject([{ used: 15 }])

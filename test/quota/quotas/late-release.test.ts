@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, type Reservation, type Reserved } from '../../../src/index.ts'
+import { Ratelimit, type Reservation } from '../../../src/index.ts'
 import { Quota, reserveAll, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, kinds, quotaOn } from '../../support/ten.ts'
 
@@ -8,11 +9,6 @@ import { HOUR_MS, kinds, quotaOn } from '../../support/ten.ts'
 
 const database = useDatabase()
 const buckets = kinds.filter(({ keeps }) => keeps === 'what is left')
-
-function allowed<T extends Reserved>(reserved: T): T & Reservation {
-  if (!reserved.success) throw new Error('denied')
-  return reserved as T & Reservation
-}
 
 describe.each(buckets)('$name', ({ limiter }) => {
   test('the release of 240 old estimates lets no more than twenty calls pass', async () => {

@@ -4,14 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Credits } from '../../../src/credits/index.ts'
-import {
-  type Allowed,
-  type Limiter,
-  Ratelimit,
-  type Reservation,
-  type Reserved,
-  rateLimitTables,
-} from '../../../src/index.ts'
+import { type Limiter, Ratelimit, type Reservation, rateLimitTables } from '../../../src/index.ts'
 import {
   closePeriods,
   Quota,
@@ -20,6 +13,7 @@ import {
   settle,
   settleExpired,
 } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -52,11 +46,6 @@ interface Processes extends QuotaUnderTest {
 function processes(limiter: Limiter, options: Partial<QuotaConfig> = {}): Processes {
   const one = quotaOn(database, limiter, options)
   return { ...one, other: new Quota(one.config) }
-}
-
-function allowed(reserved: Reserved): Allowed & Reservation {
-  if (!reserved.success) throw new Error('denied')
-  return reserved
 }
 
 test('an estimate of a transaction that was rolled back is not settled from memory', async () => {

@@ -1,15 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
-import {
-  type Allowed,
-  type Database,
-  type Limiter,
-  Ratelimit,
-  type Reservation,
-  type Reserved,
-} from '../../../src/index.ts'
+import { type Database, type Limiter, Ratelimit } from '../../../src/index.ts'
 import { parseDuration } from '../../../src/kernel/duration.ts'
 import { Quota, type QuotaConfig, reserveAll } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -23,11 +17,6 @@ const database = useDatabase()
 const REFUSED = { code: 'INVALID_OPTION' }
 const NAME = { key: 'key', id: 'job' }
 const NAMED = { id: 'job', expires: '10m' } as const
-
-function allowed(reserved: Reserved): Allowed & Reservation {
-  if (!reserved.success) throw new Error('denied')
-  return reserved
-}
 
 interface Processes extends QuotaUnderTest {
   /** Shares nothing with `quota` but the configuration and the tables. */
@@ -54,8 +43,7 @@ const ways: readonly ((
     return (actual) => other.settle(NAME, actual, { limiter })
   },
   async ({ quota: ratelimit }, rate, limiter) => {
-    const reserved = await reserveAll([{ ratelimit, key: 'key', rate }])
-    if (!reserved.success) throw new Error('denied')
+    const reserved = allowed(await reserveAll([{ ratelimit, key: 'key', rate }]))
     return (actual) => reserved.commit([actual], { limiters: [limiter] })
   },
 ]

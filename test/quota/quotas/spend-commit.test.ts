@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -21,8 +22,7 @@ async function sources(bought: number, month: Limiter = calendarWindow(10, 'mont
   const used = () =>
     Promise.all(requests.map(async ({ ratelimit }) => (await ratelimit.getRemaining('key')).used))
   const spendFor = async (rate: number) => {
-    const spent = await spend(requests, { rate })
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spend(requests, { rate }))
     return spent
   }
   return { requests, monthly, balance, clock, used, spendFor }

@@ -3,6 +3,7 @@ import { calendarWindow } from '../../../src/calendar/index.ts'
 import { Credits } from '../../../src/credits/index.ts'
 import { type Limiter, Ratelimit } from '../../../src/index.ts'
 import { Quota, spend } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn } from '../../support/ten.ts'
 import { undone } from '../../support/undone.ts'
@@ -201,8 +202,7 @@ describe.each([3, 60])('with an unlimited source and %i grants', (grants) => {
   test('what the month has reserved after it is settled', async () => {
     const { clock, monthly, credits, sources } = unlimitedAndCredits()
     await grantOnes(credits, 'key', grants)
-    const spent = await spend(sources, { rate: 8, id: 'job', expires: '1h' })
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spend(sources, { rate: 8, id: 'job', expires: '1h' }))
     expect(spent.granted).toEqual([5, 3, 0])
     const limiters = [Ratelimit.unlimited(), undefined, undefined]
     const settled = await spent.commit(8 + grants, { limiters })
@@ -217,8 +217,7 @@ describe('the cost', () => {
     const { credits, books, spendFor } = monthAndCredits()
     await credits.grant('key', 5, { id: 'a', expires: '1d' })
     await credits.grant('key', 5, { id: 'b' })
-    const spent = await spendFor(18)
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spendFor(18))
     expect(await spent.commit(11)).toMatchObject({
       granted: [10, 1],
       results: [
@@ -262,8 +261,7 @@ describe('the cost', () => {
   test('above the estimate is taken from the sources in their order, and the rest is a debt of the credits', async () => {
     const { credits, books, spendFor } = monthAndCredits()
     await credits.grant('key', 5, { id: 'a' })
-    const spent = await spendFor(4)
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spendFor(4))
     expect(await spent.commit(18)).toMatchObject({
       granted: [10, 8],
       results: [{ remaining: 0 }, { success: true, limit: 5, remaining: 0 }],
@@ -276,8 +274,7 @@ describe('the cost', () => {
     const { credits, books, spendFor } = monthAndCredits()
     await credits.limit('key', { rate: 2, force: true })
     await credits.grant('key', 5, { id: 'a' })
-    const spent = await spendFor(10)
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spendFor(10))
     expect(await spent.commit(16, { debt: 'first' })).toMatchObject({ granted: [13, 3] })
     expect(await books()).toEqual({ month: 13, a: 0 })
     expect(await credits.getRemaining('key')).toMatchObject({ used: 5, remaining: 0 })
@@ -286,12 +283,10 @@ describe('the cost', () => {
   test('without any grant becomes a debt', async () => {
     const { credits, requests } = monthAndCredits()
     await credits.grant('key', 1, { id: 'a', expires: '1h' })
-    const spent = await spend(requests.slice(1), { rate: 1 })
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spend(requests.slice(1), { rate: 1 }))
     expect(await spent.commit(4)).toMatchObject({ granted: [4], results: [{ remaining: 0 }] })
     expect(await credits.getRemaining('key')).toMatchObject({ used: 4 })
-    const same = await spend([...requests], { rate: 2 })
-    if (!same.success) throw new Error('denied')
+    const same = allowed(await spend([...requests], { rate: 2 }))
     expect(await same.commit(2)).toMatchObject({ granted: [2, 0] })
   })
 })
@@ -326,8 +321,7 @@ test('a rollback undoes what was spent and what was settled, which can be settle
     expect(spent).toMatchObject({ success: true, granted: [10, 2] })
   })
   expect(await books()).toEqual({ month: 0, a: 5 })
-  const spent = await spendFor(12)
-  if (!spent.success) throw new Error('denied')
+  const spent = allowed(await spendFor(12))
   await undone(database.db, async (tx) => {
     expect(await spent.commit(11, { tx })).toMatchObject({ granted: [10, 1] })
   })
@@ -460,8 +454,7 @@ describe('a connection that breaks', () => {
       if (isList(text)) lists++
       return lists > 0 && !isList(text)
     }
-    const spent = await spendFor(12)
-    if (!spent.success) throw new Error('denied')
+    const spent = allowed(await spendFor(12))
     lists = 0
     expect(await spent.commit(11)).toMatchObject({ granted: [9, 2] })
     fault.breaks = () => false

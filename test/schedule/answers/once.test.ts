@@ -1,6 +1,7 @@
 import { type Scheduled, type ScheduleOptions, schedule } from 'drizzle-ratelimit/schedule'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type Database, type Limiter, Ratelimit } from '../../../src/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { undone } from '../../support/undone.ts'
@@ -24,8 +25,7 @@ function partner({ db = database.db as Database, limiter = HUNDRED_MS, prefix = 
 }
 
 async function begin(ratelimit: Ratelimit, options: Partial<ScheduleOptions> = {}): Promise<Scheduled> {
-  const turn = await schedule(ratelimit, 'key', { within, ...options })
-  if (!turn.success) throw new Error('not scheduled')
+  const turn = allowed(await schedule(ratelimit, 'key', { within, ...options }))
   return turn
 }
 

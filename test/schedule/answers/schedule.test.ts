@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, limitAll, Ratelimit } from '../../../src/index.ts'
 import { reserveAll } from '../../../src/quota/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { creditsOn } from '../../support/credits.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -351,13 +352,11 @@ describe('what gives units back lets no two calls start together', () => {
 
   test('a release, and a commit below the estimate', async () => {
     await afterAWait(async (ratelimit) => {
-      const reserved = await ratelimit.reserve('key', { rate: 1 })
-      if (!reserved.success) throw new Error('not reserved')
+      const reserved = allowed(await ratelimit.reserve('key', { rate: 1 }))
       return async () => expect(await reserved.release()).toMatchObject({ returned: 0 })
     })
     await afterAWait(async (ratelimit) => {
-      const reserved = await ratelimit.reserve('key', { rate: 1 })
-      if (!reserved.success) throw new Error('not reserved')
+      const reserved = allowed(await ratelimit.reserve('key', { rate: 1 }))
       return async () => expect(await reserved.commit(0.25)).toMatchObject({ returned: 0 })
     })
   })
@@ -381,8 +380,7 @@ describe('what gives units back lets no two calls start together', () => {
   test('reserveAll', async () => {
     await afterAWait(async (ratelimit) => {
       const request = { ratelimit, key: 'key', rate: 1 }
-      const reserved = await reserveAll([request, { ...request, key: 'other' }])
-      if (!reserved.success) throw new Error('not reserved')
+      const reserved = allowed(await reserveAll([request, { ...request, key: 'other' }]))
       return () => reserved.release()
     })
   })

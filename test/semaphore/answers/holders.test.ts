@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -12,19 +13,14 @@ function slots(clock: TestClock, own: object = {}): Semaphore {
   return new Semaphore({ ...common, lease: '10s', clock: clock.now, ...own })
 }
 
-function held(answer: Lease | NoLease): Lease {
-  if (!answer.success) throw new Error('no lease')
-  return answer
-}
-
 test('the holders of a key, in the order of the slots, from their lease to its end', async () => {
   const clock = new TestClock(1_000_000)
   const jobs = slots(clock)
   expect(await jobs.holders('org')).toEqual([])
-  const first = held(await jobs.acquire('org'))
+  const first = allowed(await jobs.acquire('org'))
   clock.advance(1_000)
-  const second = held(await jobs.acquire('org'))
-  held(await jobs.acquire('another'))
+  const second = allowed(await jobs.acquire('org'))
+  allowed(await jobs.acquire('another'))
   clock.advance(2_000)
   const [one, two] = [
     { slot: 1, fence: first.fence, since: 1_000_000, expires: 1_010_000 },
@@ -35,7 +31,7 @@ test('the holders of a key, in the order of the slots, from their lease to its e
   expect(await first.release()).toBe(true)
   const extended = { ...two, expires: 1_013_000 }
   expect(await jobs.holders('org')).toEqual([extended])
-  const again = held(await jobs.acquire('org'))
+  const again = allowed(await jobs.acquire('org'))
   expect(await jobs.holders('org')).toEqual([
     { slot: 1, fence: again.fence, since: 1_003_000, expires: 1_013_000 },
     extended,
@@ -50,7 +46,7 @@ test('slots of a larger limit, of another lease, and of keys that look alike', a
   const clock = new TestClock(1_000_000)
   const jobs = slots(clock, { limit: 1 })
   const many = await Promise.all(Array.from({ length: 12 }, () => jobs.acquire('org', { limit: 12 })))
-  held(await jobs.acquire('org#0001', { lease: '1m' }))
+  allowed(await jobs.acquire('org#0001', { lease: '1m' }))
   const found = await jobs.holders('org')
   expect(found.map(({ slot }) => slot)).toEqual(many.map((_, place) => place + 1))
   expect(await jobs.holders('org#0001')).toMatchObject([{ slot: 1, expires: 1_060_000 }])
@@ -61,7 +57,7 @@ test('a list is one statement, and writes nothing', async () => {
   const { db, statements } = watch(database.db)
   const clock = new TestClock(1_000_000)
   const jobs = slots(clock, { db })
-  held(await jobs.acquire('org'))
+  allowed(await jobs.acquire('org'))
   const rows = () => database.rows('select *, xmin from rate_limit_durable where prefix = $1', [jobs.prefix])
   const before = [await rows(), statements.length] as const
   expect(await jobs.holders('org')).toHaveLength(1)
@@ -71,10 +67,10 @@ test('a list is one statement, and writes nothing', async () => {
 test('a transaction sees its own slot, which has no end', async () => {
   const clock = new TestClock(1_000_000)
   const jobs = slots(clock)
-  const alone = held(await jobs.acquire('org'))
+  const alone = allowed(await jobs.acquire('org'))
   clock.advance(1_000)
   await database.db.transaction(async (tx) => {
-    const job = held(await jobs.acquire('org', { tx }))
+    const job = allowed(await jobs.acquire('org', { tx }))
     clock.advance(60_000)
     expect(await jobs.holders('org', { tx })).toEqual([
       { slot: 2, fence: job.fence, since: 1_001_000, expires: undefined },
@@ -87,7 +83,7 @@ test('a transaction sees its own slot, which has no end', async () => {
 test('hashed keys, and the clock of the database', async () => {
   const clock = new TestClock(1_000_000)
   const jobs = slots(clock, { hashKeys: true, clock: undefined })
-  const { fence } = held(await jobs.acquire('ada@example.com'))
+  const { fence } = allowed(await jobs.acquire('ada@example.com'))
   const [holder] = await jobs.holders('ada@example.com')
   expect(holder).toMatchObject({ slot: 1, fence, since: Math.floor(fence / 1000) })
   expect((holder?.expires ?? 0) - (holder?.since ?? 0)).toBe(10_000)

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
 import { execute } from '../../../src/kernel/database/run.ts'
-import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
+import { Semaphore } from '../../../src/semaphore/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { times } from '../../support/runs.ts'
@@ -18,16 +19,11 @@ function slots(prefix: string, limit: number): Semaphore {
   return new Semaphore({ timeout: false, db, limit, lease: '1h', prefix, cleanupProbability: 0 })
 }
 
-function held(answer: Lease | NoLease): Lease {
-  if (!answer.success) throw new Error('no lease')
-  return answer
-}
-
 /** Runs the work while a transaction holds slot 3, and all other slots are free. */
 async function besideSlot3(jobs: Semaphore, work: () => Promise<void>): Promise<void> {
-  const leases = [held(await jobs.acquire('org')), held(await jobs.acquire('org'))]
+  const leases = [allowed(await jobs.acquire('org')), allowed(await jobs.acquire('org'))]
   await database.connect(1).db.transaction(async (tx) => {
-    held(await jobs.acquire('org', { tx }))
+    allowed(await jobs.acquire('org', { tx }))
     for (const lease of leases) await lease.release()
     await work()
   })
@@ -38,7 +34,7 @@ describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,
     const jobs = slots(`${prefix}, ${row}`, 3)
     if (row === 'new') return jobs
     const leases = [1, 2, 3].map(() => jobs.acquire('org'))
-    for (const lease of await Promise.all(leases)) await held(lease).release()
+    for (const lease of await Promise.all(leases)) await allowed(lease).release()
     return jobs
   }
 
@@ -47,14 +43,14 @@ describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,
     await besideSlot3(jobs, async () => {
       const denied = { success: false, retryAfter: 0 }
       expect(await jobs.acquire('org', { limit: 1 })).toMatchObject(denied)
-      const one = held(await jobs.acquire('org', { limit: 2 }))
+      const one = allowed(await jobs.acquire('org', { limit: 2 }))
       expect(await jobs.acquire('org', { limit: 2 })).toMatchObject(denied)
-      const two = held(await jobs.acquire('org'))
+      const two = allowed(await jobs.acquire('org'))
       expect(await jobs.acquire('org')).toMatchObject(denied)
       await one.release()
       await two.release()
     })
-    held(await jobs.acquire('org', { limit: 1 }))
+    allowed(await jobs.acquire('org', { limit: 1 }))
   })
 
   test('counts for a smaller limit in another transaction', async () => {
@@ -62,7 +58,7 @@ describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,
     await besideSlot3(jobs, async () => {
       await database.connect(1).db.transaction(async (tx) => {
         expect(await jobs.acquire('org', { limit: 1, tx })).toMatchObject({ success: false })
-        held(await jobs.acquire('org', { limit: 2, tx }))
+        allowed(await jobs.acquire('org', { limit: 2, tx }))
         expect(await jobs.acquire('org', { limit: 2 })).toMatchObject({ success: false })
       })
     })
@@ -72,25 +68,25 @@ describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,
     const jobs = await withRows('rolled back')
     const rolledBack = besideSlot3(jobs, () => Promise.reject(new Error('rolled back')))
     await expect(rolledBack).rejects.toThrow('rolled back')
-    held(await jobs.acquire('org', { limit: 1 })).release()
+    allowed(await jobs.acquire('org', { limit: 1 })).release()
     await database.connect(1).db.transaction(async (tx) => {
       await undone(tx, async (nested) => {
-        held(await jobs.acquire('org', { tx: nested }))
+        allowed(await jobs.acquire('org', { tx: nested }))
       })
-      held(await jobs.acquire('org', { limit: 1 }))
+      allowed(await jobs.acquire('org', { limit: 1 }))
     })
   })
 
   test('is the only one that the transaction gets', async () => {
     const jobs = await withRows('the only one')
-    const leases = [held(await jobs.acquire('org')), held(await jobs.acquire('org'))]
+    const leases = [allowed(await jobs.acquire('org')), allowed(await jobs.acquire('org'))]
     await database.connect(1).db.transaction(async (tx) => {
-      const first = held(await jobs.acquire('org', { tx }))
+      const first = allowed(await jobs.acquire('org', { tx }))
       for (const lease of leases) await lease.release()
-      const again = held(await jobs.acquire('org', { tx }))
+      const again = allowed(await jobs.acquire('org', { tx }))
       expect(again.fence).toBeGreaterThan(first.fence)
       // It is the only holder, so a limit of 1 lets it pass, too.
-      held(await jobs.acquire('org', { limit: 1, tx }))
+      allowed(await jobs.acquire('org', { limit: 1, tx }))
       const others = await Promise.all([1, 2, 3].map(() => jobs.acquire('org')))
       expect(others.filter(({ success }) => success)).toHaveLength(2)
       expect(await jobs.acquire('org', { limit: 2, tx })).toMatchObject({ success: false })
@@ -102,7 +98,7 @@ test('a slot that another transaction holds is in the list of holders until it e
   const jobs = slots('listed', 3)
   const unknown = { fence: undefined, since: undefined, expires: undefined }
   await besideSlot3(jobs, async () => {
-    const { fence } = held(await jobs.acquire('org'))
+    const { fence } = allowed(await jobs.acquire('org'))
     const listed = [
       { slot: 1, fence },
       { slot: 3, ...unknown },
@@ -110,7 +106,7 @@ test('a slot that another transaction holds is in the list of holders until it e
     expect(await jobs.holders('org')).toMatchObject(listed)
     await database.connect(1).db.transaction(async (tx) => {
       expect(await jobs.holders('org', { tx })).toMatchObject(listed)
-      held(await jobs.acquire('org', { tx }))
+      allowed(await jobs.acquire('org', { tx }))
       expect(await jobs.holders('org')).toMatchObject([listed[0], { slot: 2, ...unknown }, listed[1]])
     })
   })
@@ -119,7 +115,7 @@ test('a slot that another transaction holds is in the list of holders until it e
 
 test('a list of holders waits for nobody, and nobody for it', async () => {
   const jobs = slots('waits for nobody', 2)
-  await held(await jobs.acquire('org')).release()
+  await allowed(await jobs.acquire('org')).release()
   const { db } = database.connect(1)
   await db.transaction(async (tx) => {
     await tx.execute(sql`select from rate_limit_durable where prefix = 'waits for nobody' for update`)
@@ -133,7 +129,7 @@ test('a list of holders waits for nobody, and nobody for it', async () => {
         where pid = pg_backend_pid() and (locktype = 'advisory' or mode = 'RowShareLock')`,
     )
     expect(locks).toEqual({ taken: 0 })
-    await held(await jobs.acquire('org')).release()
+    await allowed(await jobs.acquire('org')).release()
   })
 })
 
@@ -148,7 +144,7 @@ test('a call in a transaction waits no longer than its timeout for a row that ot
     clock: clock.now,
     cleanupProbability: 0,
   })
-  held(await jobs.acquire('org'))
+  allowed(await jobs.acquire('org'))
   clock.advance(3_600_000)
   await db.transaction(async (tx) => {
     await tx.execute(sql`select from rate_limit_durable where prefix = 'waits in time' for update`)

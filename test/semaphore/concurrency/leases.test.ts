@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { expect, test, vi } from 'vitest'
 import type { Database } from '../../../src/index.ts'
-import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
+import { type Lease, Semaphore } from '../../../src/semaphore/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
 import { holdRows } from '../../support/locks.ts'
@@ -17,11 +18,6 @@ const database = useDatabase()
 /** A semaphore with connections of its own, as another process would have. */
 function process(limit: number, lease: number, prefix: string, db = database.connect(2).db): Semaphore {
   return new Semaphore({ timeout: false, db, limit, lease, prefix })
-}
-
-function held(answer: Lease | NoLease): Lease {
-  if (!answer.success) throw new Error('no lease')
-  return answer
 }
 
 test('24 workers have at most 5 leases at once, though some are never released, and the updates are HOT', async () => {
@@ -90,7 +86,7 @@ test('a process that takes each slot again at once starves no other', async () =
       const ms: number[] = []
       for (let i = 0; i < times(10); i++) {
         const from = performance.now()
-        const job = held(await other.acquire('org', { timeout: 30_000 }))
+        const job = allowed(await other.acquire('org', { timeout: 30_000 }))
         ms.push(performance.now() - from)
         await sleep(5)
         await job.release()
@@ -113,10 +109,10 @@ test('a slot that a transaction holds is free at once when its backend ends, and
   const tx = drizzle({ client }) as unknown as Database
   await client.query('begin')
   // The first lease of the key, so its row is new and not committed.
-  held(await exports.acquire('org', { tx: Object.assign(tx, { rollback: true }) }))
+  allowed(await exports.acquire('org', { tx: Object.assign(tx, { rollback: true }) }))
   const [backend] = (await client.query('select pg_backend_pid() as pid')).rows
   // What waited for the transaction would wait forever.
-  const second = held(await other.acquire('org'))
+  const second = allowed(await other.acquire('org'))
   expect(await other.acquire('org')).toMatchObject({ success: false, retryAfter: 0 })
   await database.rows('select pg_terminate_backend($1)', [backend.pid])
   expect(await other.acquire('org', { timeout: 30_000 })).toMatchObject({ success: true })
@@ -130,7 +126,7 @@ test('a statement that holds the row of a slot for a moment is no denial', async
     text.includes('ratelimit_missing') && ++looks > 1 ? committed.opened : undefined,
   )
   const exports = new Semaphore({ timeout: false, db, limit: 1, lease: '1m', prefix: 'held' })
-  await held(await process(1, 60_000, 'held').acquire('org')).release()
+  await allowed(await process(1, 60_000, 'held').acquire('org')).release()
   const client = await holdRows(database, 'held', ['org#0001'], 'rate_limit_durable')
   const asked = exports.acquire('org')
   // It was held for the first look.

@@ -4,7 +4,8 @@ import type { SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { describe, expect, test, vi } from 'vitest'
 import type { Database, WaitMessage } from '../../../src/index.ts'
-import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
+import { type Lease, Semaphore } from '../../../src/semaphore/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { gate } from '../../support/gate.ts'
 import { PATIENTLY } from '../../support/patience.ts'
@@ -20,13 +21,8 @@ function process(prefix: string, limit: number, own: object = {}): Semaphore {
   return new Semaphore({ timeout: false, ...common, prefix, ...own })
 }
 
-function held(answer: Lease | NoLease): Lease {
-  if (!answer.success) throw new Error('no lease')
-  return answer
-}
-
 const all = (calls: number, jobs: Semaphore, options: object = {}) =>
-  Promise.all(Array.from({ length: calls }, async () => held(await jobs.acquire('org', options))))
+  Promise.all(Array.from({ length: calls }, async () => allowed(await jobs.acquire('org', options))))
 
 /** Resolves when so many calls wait in line. */
 function untilWaiting(calls: number, jobs: Semaphore): Promise<'waiting'> {
@@ -61,7 +57,7 @@ describe('with timers that do not fire', () => {
     const leases = await all(2, jobs)
     const [one, two, three, four] = await waiting(4, jobs)
     await Promise.all(leases.map((lease) => lease.release()))
-    for (const next of [one, two, three, four]) await held(await (next as Promise<Lease>)).release()
+    for (const next of [one, two, three, four]) await allowed(await (next as Promise<Lease>)).release()
   })
 
   test('a look takes as many slots as there are calls that wait, by one statement', async () => {
@@ -102,7 +98,7 @@ describe('with timers that do not fire', () => {
     const order: string[] = []
     const lines = { patient: await waiting(1, patient), greedy: await waiting(1, greedy) }
     const served = Object.entries(lines).map(async ([name, [lease]]) => {
-      const job = held(await (lease as Promise<Lease>))
+      const job = allowed(await (lease as Promise<Lease>))
       order.push(name)
       await job.release()
     })
@@ -281,14 +277,14 @@ describe('an answer that comes later than its lease', () => {
   }
 
   test('is no lease: it looks again', async () => {
-    const job = held(await passing(slow('late once', 1).acquire('org')))
+    const job = allowed(await passing(slow('late once', 1).acquire('org')))
     await vi.advanceTimersByTimeAsync(lease / 4)
     expect(job.signal.aborted).toBe(false)
   })
 
   test('is no lease: it looks again while it waits', async () => {
     const jobs = slow('late while waiting', 2)
-    const job = held(await passing(jobs.acquire('org', { timeout: '10h' })))
+    const job = allowed(await passing(jobs.acquire('org', { timeout: '10h' })))
     await vi.advanceTimersByTimeAsync(lease / 4)
     expect(job.signal.aborted).toBe(false)
   })

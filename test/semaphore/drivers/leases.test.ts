@@ -2,7 +2,8 @@ import diagnostics from 'node:diagnostics_channel'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
 import { limitAll, Ratelimit, type RatelimitError, type WaitMessage } from '../../../src/index.ts'
-import { type Lease, type NoLease, Semaphore } from '../../../src/semaphore/index.ts'
+import { type Lease, Semaphore } from '../../../src/semaphore/index.ts'
+import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { fakeTime, ownTimers, useFakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
@@ -14,11 +15,6 @@ const clock = () => new Date(time)
 
 function slots(prefix: string, limit = 2): Semaphore {
   return new Semaphore({ db: database.db, limit, lease: '30s', prefix, clock, cleanupProbability: 0 })
-}
-
-function held(answer: Lease | NoLease): Lease {
-  if (!answer.success) throw new Error('no lease')
-  return answer
 }
 
 /** Resolves when a call of the limiter begins to wait. */
@@ -35,7 +31,7 @@ function waitBegins(prefix: string): Promise<void> {
 
 test('at most the limit of leases at once, and the next one after a release', async () => {
   const exports = slots('at most')
-  const [one, two] = [held(await exports.acquire('org')), held(await exports.acquire('org'))]
+  const [one, two] = [allowed(await exports.acquire('org')), allowed(await exports.acquire('org'))]
   expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 30_000 })
   expect(await exports.acquire('another org')).toMatchObject({ success: true })
   expect(await one.release()).toBe(true)
@@ -65,9 +61,9 @@ test('a lease ends by itself, to the millisecond', async () => {
 
 test('a late or second release does nothing, and neither does a late extend', async () => {
   const exports = slots('late', 1)
-  const first = held(await exports.acquire('org'))
+  const first = allowed(await exports.acquire('org'))
   time += 30_000
-  const second = held(await exports.acquire('org'))
+  const second = allowed(await exports.acquire('org'))
   expect(second.fence).toBeGreaterThan(first.fence)
   expect(await first.extend()).toBe(false)
   expect(first.signal.aborted).toBe(true)
@@ -80,7 +76,7 @@ test('a late or second release does nothing, and neither does a late extend', as
 
 test('extend makes a lease last its length again', async () => {
   const exports = slots('extended', 1)
-  const job = held(await exports.acquire('org'))
+  const job = allowed(await exports.acquire('org'))
   time += 20_000
   expect(await job.extend()).toBe(true)
   time += 29_999
@@ -93,13 +89,13 @@ test('the fence grows, also within a millisecond, and after the row was swept', 
   const exports = slots('fences', 1)
   const fences: number[] = []
   for (let i = 0; i < 4; i++) {
-    const job = held(await exports.acquire('org'))
+    const job = allowed(await exports.acquire('org'))
     fences.push(job.fence)
     await job.release()
   }
   time += 3_600_000 * 2
   expect(await exports.cleanup()).toBe(1)
-  fences.push(held(await exports.acquire('org')).fence)
+  fences.push(allowed(await exports.acquire('org')).fence)
   expect(fences).toEqual(fences.toSorted((a, b) => a - b))
   expect(new Set(fences).size).toBe(5)
 })
@@ -108,7 +104,7 @@ test('a cleanup deletes no slot under a lease', async () => {
   const exports = slots('swept', 1)
   // Just before the hour at which rows expire.
   time = Math.ceil(time / 3_600_000) * 3_600_000 - 1
-  const job = held(await exports.acquire('org'))
+  const job = allowed(await exports.acquire('org'))
   time += 29_999
   expect(await exports.cleanup()).toBe(0)
   expect(await job.extend()).toBe(true)
@@ -122,7 +118,7 @@ describe('another limit', () => {
   test('a smaller one counts the leases of all slots', async () => {
     const exports = slots('smaller', 5)
     const jobs: Lease[] = []
-    for (let i = 0; i < 5; i++) jobs.push(held(await exports.acquire('org')))
+    for (let i = 0; i < 5; i++) jobs.push(allowed(await exports.acquire('org')))
     // The slots 1 and 2 become free, but three leases are left.
     for (const job of jobs.slice(0, 2)) await job.release()
     expect(await exports.acquire('org', { limit: 2 })).toMatchObject({ success: false })
@@ -165,7 +161,7 @@ test('await using releases', async () => {
 
 test('a call waits for a slot, and at most until its time is over', async () => {
   const exports = new Semaphore({ db: database.db, limit: 1, lease: '30s', prefix: 'waits' })
-  const first = held(await exports.acquire('org'))
+  const first = allowed(await exports.acquire('org'))
   // Only time that the test lets pass ends a wait.
   fakeTime()
   const [begins, late] = [waitBegins('waits'), exports.acquire('org', { timeout: 50 })]
@@ -179,10 +175,10 @@ test('a call waits for a slot, and at most until its time is over', async () => 
 
 test('calls of a process wait in a line, and an aborted one leaves it', async () => {
   const exports = new Semaphore({ db: database.db, limit: 1, lease: '30s', prefix: 'line' })
-  const first = held(await exports.acquire('org'))
+  const first = allowed(await exports.acquire('org'))
   const order: string[] = []
   const wait = async (name: string, signal?: AbortSignal) => {
-    const job = held(await exports.acquire('org', { timeout: '20s', signal }))
+    const job = allowed(await exports.acquire('org', { timeout: '20s', signal }))
     order.push(name)
     await job.release()
   }
@@ -211,7 +207,7 @@ test('the signal aborts before the lease ends', async () => {
     time += ms
     await vi.advanceTimersByTimeAsync(ms)
   }
-  const job = held(await exports.acquire('org'))
+  const job = allowed(await exports.acquire('org'))
   await pass(1799)
   expect(job.signal.aborted).toBe(false)
   await pass(1)
@@ -226,13 +222,13 @@ test('the signal aborts before the lease ends', async () => {
 test('in a transaction the lock is the lease', async () => {
   const exports = slots('joined', 1)
   await database.db.transaction(async (tx) => {
-    const job = held(await exports.acquire('org', { tx }))
+    const job = allowed(await exports.acquire('org', { tx }))
     expect(await job.extend()).toBe(true)
     expect(job.signal.aborted).toBe(false)
     expect(await job.release()).toBe(true)
     expect(await job.release()).toBe(false)
   })
-  const job = held(await exports.acquire('org'))
+  const job = allowed(await exports.acquire('org'))
   await database.db.transaction(async (tx) => {
     expect(await exports.acquire('org', { tx })).toMatchObject({ success: false })
     expect(await job.release({ tx })).toBe(true)
@@ -244,11 +240,11 @@ test('a transaction has one slot of a key', async () => {
   const exports = slots('one slot')
   await database.db.transaction(async (tx) => {
     const [one, two] = [
-      held(await exports.acquire('org', { tx })),
-      held(await exports.acquire('org', { tx })),
+      allowed(await exports.acquire('org', { tx })),
+      allowed(await exports.acquire('org', { tx })),
     ]
     expect(two.fence).toBeGreaterThan(one.fence)
-    expect(held(await exports.acquire('org', { tx })).fence).toBeGreaterThan(two.fence)
+    expect(allowed(await exports.acquire('org', { tx })).fence).toBeGreaterThan(two.fence)
   })
   expect(await database.rows("select key from rate_limit_durable where prefix = 'one slot'")).toHaveLength(1)
 })
@@ -365,7 +361,7 @@ describe('a database that does not answer', () => {
       if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
     })
     const exports = new Semaphore({ db, limit: 1, lease: '1h', prefix: 'away', cleanupProbability: 0 })
-    const leases = [held(await exports.acquire('one')), held(await exports.acquire('two'))]
+    const leases = [allowed(await exports.acquire('one')), allowed(await exports.acquire('two'))]
     isAway = true
     const errorOf = (call: Promise<unknown>) => call.catch((error: unknown) => error)
     const [one, two] = await Promise.all(leases.map((lease) => errorOf(lease.release())))
@@ -393,7 +389,7 @@ test('slots that were free for long are swept', async () => {
     ...{ db: database.db, limit: 1, lease: '30s', prefix: 'swept' },
     ...{ clock, cleanupProbability: 1 },
   })
-  await held(await exports.acquire('old')).release()
+  await allowed(await exports.acquire('old')).release()
   time += 3 * 3_600_000
   const keys = async () => {
     await exports.acquire('new')
@@ -426,7 +422,7 @@ test('a clock that is far ahead', async () => {
     clock: far,
     cleanupProbability: 0,
   })
-  const first = held(await exports.acquire('org'))
+  const first = allowed(await exports.acquire('org'))
   expect(await first.extend()).toBe(true)
   expect(await first.release()).toBe(true)
   expect(await exports.acquire('org')).toMatchObject({ success: true })
