@@ -3,7 +3,7 @@ import { Credits } from '../../src/credits/index.ts'
 import { limitAll, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { keysNamed } from '../support/keys.ts'
-import { examples } from '../support/limits.ts'
+import { kinds } from '../support/ten.ts'
 
 const database = useDatabase()
 
@@ -29,7 +29,7 @@ const CHANGES = [
   ['prefix type varchar(99)', 'prefix type text'],
 ].flat()
 
-test.each(examples)(
+test.each(kinds)(
   'a column that changes its type next to warm connections fails no call: $name',
   async ({ name, of }) => {
     const { db } = database.connect(4)

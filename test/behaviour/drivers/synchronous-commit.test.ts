@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { type Database, limitAll, Ratelimit } from '../../../src/index.ts'
 import { allowed } from '../../support/allowed.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
-import { examples } from '../../support/limits.ts'
+import { kinds } from '../../support/ten.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -29,7 +29,7 @@ async function writeDownSettings(): Promise<void> {
       for each row execute function write_down();`)
 }
 
-describe.each(examples)('$name', ({ name, of }) => {
+describe.each(kinds)('$name', ({ name, of }) => {
   const { limiter } = of(5, '1m')
 
   test.each([
