@@ -122,9 +122,7 @@ async function denialFound(list: List, { looks }: Found): Promise<Found | undefi
   const seen = await sendList(list, 'looks')
   if (learnPeriods(list, seen.looks) || mayBeDone(list, seen.looks)) return undefined
   if (list.hasMade) await tidyUp(list)
-  const refusal = refusalBy(list, seen.looks)
-  if (refusal) throw refusal
-  return { isDone: false, looks: seen.looks }
+  return checkedWhole(list, { isDone: false, looks: seen.looks })
 }
 
 /** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */

@@ -12,14 +12,6 @@ import { name, type Parameters } from './builder.ts'
 
 // Converts between a row and the arithmetic, where numbers are double precision and times Unix milliseconds.
 
-export const STATE_COLUMNS: readonly StateColumn[] = [
-  'count',
-  'prevCount',
-  'windowStart',
-  'tokens',
-  'lastRefill',
-]
-
 export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
   count: 'count',
   prevCount: 'prev_count',
@@ -27,6 +19,8 @@ export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
   tokens: 'tokens',
   lastRefill: 'last_refill',
 }
+
+export const STATE_COLUMNS = Object.keys(SQL_NAMES) as readonly StateColumn[]
 
 const COLUMN_TYPES = {
   count: 'bigint',

@@ -170,15 +170,15 @@ export function lateColumn(
   return { [LATE]: sql`coalesce(${parameters.number('rate')} < 0::float8 and ${changes}, false)` }
 }
 
-export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: ColumnByName): SQL {
+/** Whether a decision changes its row. */
+export function isGranted({ sql: { late } }: AnyAlgorithm, action: RowAction, of: ColumnByName): SQL {
   const granted = sql`${of('granted')} > 0::float8`
-  return late ? sql`(${granted} or ${of(LATE)})` : granted
+  return late && action === 'adjust' ? sql`(${granted} or ${of(LATE)})` : granted
 }
 
 /** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */
 export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action: RowAction): SQL {
-  const of: ColumnByName = (column) => name(column, DECIDED)
-  const granted = action === 'adjust' ? isAdjusted(algorithm, of) : sql`${of('granted')} > 0::float8`
+  const granted = isGranted(algorithm, action, (column) => name(column, DECIDED))
   if (startsFull) return granted
   const begins = sql`(${granted} or ${name('holds', DECIDED)} is not true)`
   return refusesOther ? sql`${begins} and not ${name(OTHER, DECIDED)}` : begins

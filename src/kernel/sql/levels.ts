@@ -123,8 +123,7 @@ export function advanced(
   parameters: Parameters,
   options: AdvancedOptions = {},
 ): QueryLevel {
-  const numbers = Object.entries(numbersFrom(rules, name))
-  const read = level('read', rows, { ...Object.fromEntries(numbers), clock })
+  const read = level('read', rows, { ...numbersFrom(rules, name), clock })
   const named = (column: string) => column
   const steps = stepsFrom(rules, parameters, { ...options, clock: name('clock'), named })
   const { columns, without } = steps.advanced

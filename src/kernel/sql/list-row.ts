@@ -4,7 +4,7 @@ import type { Expressions, Noted, Rules, StateColumn } from '../limits/algorithm
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { decisionNumbers, forEach, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
-import { isAdjusted, nextState, type OwnAction, type RowAction, storedRow } from './decided.ts'
+import { isGranted, nextState, type OwnAction, type RowAction, storedRow } from './decided.ts'
 import { type ColumnByName, numbersFrom, OTHER, paramsOf, stateOf } from './levels.ts'
 import { lockedRow } from './rows.ts'
 
@@ -157,9 +157,7 @@ export function takenAmount(
 
 export function isChargedIn(row: ChargedRow, of: ColumnByName, isDone: SQL): SQL {
   if (knownGranted(row) !== undefined) return isDone
-  const isGranted =
-    row.does === 'adjust' ? isAdjusted(row.rules.algorithm, of) : sql`${of('granted')} > 0::float8`
-  return sql`${isDone} and ${isGranted}`
+  return sql`${isDone} and ${isGranted(row.rules.algorithm, row.does, of)}`
 }
 
 export const PAID_COLUMNS: Readonly<Record<Noted, string>> = {
