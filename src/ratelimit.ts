@@ -31,7 +31,6 @@ const MODULES = {
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/look-all.ts')),
   wait: /* @__PURE__ */ onFirstUse(() => import('./estimates/wait-for-all.ts')),
   maintenance: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/maintenance.ts')),
-  reset: /* @__PURE__ */ onFirstUse(() => import('./kernel/engine/reset.ts')),
 }
 
 /**
@@ -256,7 +255,7 @@ export class Ratelimit<D = Database> {
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALLS.call)
     const call = await this.#call(key, options)
-    const { reset } = await MODULES.reset()
+    const { reset } = await MODULES.maintenance()
     await reset(this.#checker, call, options.tx)
   }
 

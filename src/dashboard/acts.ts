@@ -1,4 +1,4 @@
-import { reset } from '../kernel/engine/reset.ts'
+import { reset } from '../kernel/engine/maintenance.ts'
 import { isPrepaid } from '../kernel/options/validate.ts'
 import { type Act, actsIn } from '../shared/shown.ts'
 import { calledByPlan, type KeyRows } from './keys.ts'
