@@ -46,13 +46,9 @@ export class KeyQueue<R extends Queued = Request, D = Decision> implements CanBe
   /** Whether a statement found that others hold its row. */
   isHeld = false
   ready: CanBeReady<KeyQueue<R, D>>['ready'] = undefined
-  readonly #decider: Pick<Decider<R, D>, 'kindOf' | 'sameRequest'>
+  readonly #decider: Decider<R, D>
 
-  constructor(
-    key: string,
-    siblings: Map<string, KeyQueue<R, D>>,
-    decider: Pick<Decider<R, D>, 'kindOf' | 'sameRequest'>,
-  ) {
+  constructor(key: string, siblings: Map<string, KeyQueue<R, D>>, decider: Decider<R, D>) {
     this.key = key
     this.siblings = siblings
     this.#decider = decider
