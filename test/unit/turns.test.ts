@@ -25,7 +25,6 @@ interface Named extends QueuedList {
 /** A list that is decided by itself. */
 interface Alone {
   readonly name: string
-  readonly found: string | undefined
   mayWait(held?: readonly string[]): Promise<void>
   end(): Promise<void>
 }
@@ -41,18 +40,18 @@ function turnsOf() {
           isCommon,
           end(undecided = []) {
             for (const [place, { name }] of lists.entries()) if (!undecided.includes(name)) tell(place, name)
-            resolve(lists.map(({ name }) => name))
+            resolve()
             return settled()
           },
         })
       }),
-    ({ name }, found, mayWait) =>
+    ({ name }, mayWait) =>
       new Promise((resolve) => {
         const end = () => {
           resolve(`${name} alone`)
           return settled()
         }
-        alone.push({ name, found, mayWait: (held = []) => mayWait(held), end })
+        alone.push({ name, mayWait: (held = []) => mayWait(held), end })
       }),
   )
   return { turns, sent, alone }
@@ -258,7 +257,7 @@ test('an undecided list goes on alone, before the lists behind it', async () => 
   await settled()
   await sent[0]?.end(['first'])
   expect(await hasCome(second)).toBe('second')
-  expect(alone).toMatchObject([{ name: 'first', found: 'first' }])
+  expect(alone).toMatchObject([{ name: 'first' }])
   expect(sent).toHaveLength(1)
   await alone[0]?.end()
   expect(await hasCome(first)).toBe('first alone')

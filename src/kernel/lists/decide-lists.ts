@@ -44,13 +44,11 @@ export const decideLists: DecideTogether<SharedList, Found> = async (lists, isCo
     // One that is undecided has charged nothing, and waits for a slot of its own.
     else if (!tellIfDecided(each, place) && !each.isOver()) each.list.onSend(false, true)
   }
-  return lists.map(({ found }) => found)
 }
 
 /** Decides a list by itself: without a wait for a row, and if others hold one, with a wait. */
 export function decideAlone(
-  { list, watch, ended }: SentList,
-  found: Found | undefined,
+  { list, watch, found, ended }: SentList,
   mayWait: (held: readonly string[]) => Promise<void>,
 ): Promise<Found> {
   let first = found

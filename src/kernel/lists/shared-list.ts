@@ -15,6 +15,8 @@ export interface SentList {
   readonly watch: Watch
   /** Awaited before the first statement. */
   readonly ensures: readonly (() => Promise<void>)[]
+  /** What the last statement has found. Undefined if none was sent. */
+  found: Found | undefined
   isOver(): boolean
   /** Called when its statements have ended, which may be after the call has timed out. */
   ended(): void
@@ -23,8 +25,6 @@ export interface SentList {
 /** A list that may share a statement with others. */
 export interface SharedList extends SentList, QueuedList {
   readonly shapes: readonly ListRow[]
-  /** What the last statement has found. */
-  found: Found | undefined
 }
 
 /** The list in the form in which it waits for its turn. */

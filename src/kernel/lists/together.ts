@@ -78,7 +78,7 @@ function chargeTogether(
   const begun = { periodsMs: undefined, hasMade: false, held: [] }
   const own: List = { rows, groups, notes, connection, commit, onSend, ...begun }
   const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
-  const sent = { list: own, watch, ensures, isOver: () => work.isOver, ended: followUp }
+  const sent = { list: own, watch, ensures, found: undefined, isOver: () => work.isOver, ended: followUp }
   const charged = inTurn ? chargeInTurn(work, sent) : chargeAtOnce(work, sent, shortest)
   for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
   return charged
@@ -97,7 +97,7 @@ function chargeAtOnce(work: Work<Found>, sent: SentList, checker: Checker): Prom
   const leave = checker.room.enter()
   const charging = async () => {
     for (const ensureTables of sent.ensures) await ensureTables()
-    return decideAlone(sent, undefined, async () => {})
+    return decideAlone(sent, async () => {})
   }
   return work.waitFor(charging(), { leave })
 }

@@ -10,23 +10,21 @@ const MAX_STATEMENTS = 4
 
 /**
  * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
- * have in common. `tell` ends a list that is decided, or that has failed while others may be charged. Returns
- * what was found of each.
+ * have in common. `tell` ends a list that is decided, or that has failed while others may be charged.
  */
 export type DecideTogether<List, Found> = (
   lists: readonly List[],
   isCommon: readonly boolean[],
   tell: (place: number, verdict: Found | RatelimitError) => void,
-) => Promise<readonly (Found | undefined)[]>
+) => Promise<void>
 
 /**
- * Decides a list by itself, which a statement has left undecided with what it found. `mayWait` resolves when
- * the list may wait for rows that others hold. Until then it has no slot. Lists go on that wait for its other
- * rows, if it names those that are `held`.
+ * Decides a list by itself, which a statement has left undecided. `mayWait` resolves when the list may wait for
+ * rows that others hold. Until then it has no slot. Lists go on that wait for its other rows, if it names those
+ * that are `held`.
  */
 export type DecideAlone<List, Found> = (
   list: List,
-  found: Found | undefined,
   mayWait: (held: readonly string[]) => Promise<void>,
 ) => Promise<Found>
 
@@ -98,10 +96,10 @@ export class Turns<List extends QueuedList, Found> {
 
   /** Decides the list by statements of its own. */
   #finish(
-    { list, found, come, fail }: WaitingList<List, Found>,
+    { list, come, fail }: WaitingList<List, Found>,
     mayWait: (held: readonly string[]) => Promise<void>,
   ): Promise<void> {
-    return this.#decideAlone(list, found, mayWait).then(come, fail)
+    return this.#decideAlone(list, mayWait).then(come, fail)
   }
 
   #sendTogether({ name, items }: Kind<WaitingList<List, Found>>, most: number): void {
@@ -119,7 +117,7 @@ export class Turns<List extends QueuedList, Found> {
     }
     const sent = lists.map(({ list }) => list)
     this.#decide(sent, isCommon, tell).then(
-      (found) => this.#decided(batch, found),
+      () => this.#decided(batch),
       (error) => {
         for (const one of lists) one.fail(error)
         this.#end(batch)
@@ -169,23 +167,22 @@ export class Turns<List extends QueuedList, Found> {
    * If undecided lists have a row in common, the first one goes on alone. The others try once more to share a
    * statement: if another process held the row, it is free once the first list has had it.
    */
-  #decided(batch: ListBatch<List, Found>, found: readonly (Found | undefined)[]): void {
+  #decided(batch: ListBatch<List, Found>): void {
     const back: WaitingList<List, Found>[] = []
     const waitedFor = new Set<string>()
-    batch.lists.forEach((one, place) => {
-      if (one.isTold) return
-      one.found = found[place]
+    for (const one of batch.lists) {
+      if (one.isTold) continue
       if (one.isOver) {
         // Its caller has given up, so it sends nothing more, and needs no slot.
         this.#finish(one, async () => {})
-        return
+        continue
       }
       const isFirst = !one.rows.some((row) => waitedFor.has(row))
       if (isFirst || one.hasTried) one.alone = { lists: [one], slots: this.#alone }
       one.hasTried = true
       for (const row of one.rows) waitedFor.add(row)
       back.unshift(one)
-    })
+    }
     for (const one of back) this.#queues.putBack(one)
     this.#waiting += back.length
     this.#end(batch)

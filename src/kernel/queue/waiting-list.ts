@@ -24,8 +24,6 @@ export class WaitingList<List extends QueuedList, Found>
   ready: CanBeReady<WaitingList<List, Found>>['ready'] = undefined
   /** The batch in which it goes on alone, because a statement has left it undecided. */
   alone: ListBatch<List, Found> | undefined = undefined
-  /** What that statement has found. */
-  found: Found | undefined = undefined
   isTold = false
   /** Its caller waits no more. */
   isOver = false
