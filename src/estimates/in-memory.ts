@@ -2,9 +2,10 @@ import type { Answered } from '../kernel/answers/answer.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
+import { RatelimitError } from '../kernel/errors.ts'
 import { chargedIn } from './charged-in.ts'
 import { checkSettling, type Settle } from './costs.ts'
-import { refuseRepeated, SettledOnce } from './once.ts'
+import { SettledOnce } from './once.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
 
@@ -32,4 +33,9 @@ export async function inMemory(
 }
 
 /** What a call has charged whose id was used before: nothing. */
-export const OF_ANOTHER_CALL: Settle = async () => refuseRepeated()
+export const OF_ANOTHER_CALL: Settle = async () => {
+  throw new RatelimitError(
+    'ALREADY_SETTLED',
+    'The id was used before, so this call has charged nothing. The call that was charged settles its estimate.',
+  )
+}

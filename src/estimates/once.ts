@@ -57,14 +57,6 @@ export class SettledOnce {
   }
 }
 
-/** @throws RatelimitError `ALREADY_SETTLED` for a call whose id was used before, so it has charged nothing. */
-export function refuseRepeated(): never {
-  throw new RatelimitError(
-    'ALREADY_SETTLED',
-    'The id was used before, so this call has charged nothing. The call that was charged settles its estimate.',
-  )
-}
-
 function alreadySettled(): RatelimitError {
   return new RatelimitError(
     'ALREADY_SETTLED',
