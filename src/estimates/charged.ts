@@ -1,3 +1,4 @@
+import { lru } from 'tiny-lru'
 import type { Answered } from '../kernel/answers/answer.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
@@ -33,7 +34,7 @@ export interface Opening extends Named {
 const MAX_ESTIMATES = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const rememberedBy = onceFor((_: Checker) => new Map<string, Opened>())
+const rememberedBy = onceFor((_: Checker) => lru<Opened>(MAX_ESTIMATES))
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
@@ -54,15 +55,8 @@ export function remember(
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
-    if (opened) keep(rememberedBy(each.checker), key, opened)
+    if (opened) rememberedBy(each.checker).set(key, opened)
   }
-}
-
-/** Without the one that was kept first, if there are too many. */
-function keep(estimates: Map<string, Opened>, key: string, opened: Opened): void {
-  const [first] = estimates.size < MAX_ESTIMATES ? [] : estimates.keys()
-  if (first !== undefined) estimates.delete(first)
-  estimates.set(key, opened)
 }
 
 /** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */

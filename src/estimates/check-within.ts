@@ -1,12 +1,28 @@
-import { AnswerTo } from '../kernel/answers/answer.ts'
+import { type Answered, AnswerTo } from '../kernel/answers/answer.ts'
 import { type Outcome, paidWith } from '../kernel/answers/outcome.ts'
 import { Timeout } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { denialAt } from '../kernel/engine/gate.ts'
 import { degraded } from '../kernel/engine/layers.ts'
 import { RunningTime } from '../kernel/engine/within-timeout.ts'
-import { type Attempt, attemptOf } from './attempt.ts'
+import { retryAfterAll } from '../kernel/lists/requests.ts'
 import { giveBackUnread } from './give-back.ts'
+
+/** The answers of one check of a wait. */
+export interface Attempt {
+  readonly answered: readonly Answered[]
+  readonly success: boolean
+  readonly retryAfter: number
+  /** Whether `onError` has answered a call that may be charged all the same. */
+  readonly mayBeCharged: boolean
+}
+
+/** @param isOnce Whether the calls have an id. Another check charges them no second time. */
+export function attemptOf(answered: Answered[], isOnce: boolean): Attempt {
+  const success = answered.every(({ answer }) => answer.success)
+  const mayBeCharged = !isOnce && answered.some(({ answer, paid }) => answer.degraded && paid.rate !== 0)
+  return { answered, success, retryAfter: retryAfterAll(answered), mayBeCharged }
+}
 
 /** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
 export function checkWithin(

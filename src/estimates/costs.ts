@@ -1,6 +1,8 @@
 import type { Allowed } from '../kernel/answers/results.ts'
 import type { Database } from '../kernel/database/database.ts'
+import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
+import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import type { Limiter } from '../kernel/limits/algorithm.ts'
 import { checkLimiter, checkOption, checkRate, checkTakesLimiter } from '../kernel/options/validate.ts'
@@ -43,8 +45,20 @@ export function costAt(costs: Costs, place: number): number {
   return 'each' in costs ? (costs.each[place] as number) : costs.total
 }
 
+/** Checks the costs, and settles the estimates of the calls within the `timeout` of their limiters. */
+export function settlingWith(
+  calls: readonly LimiterCall[],
+  settle: (settling: Settling, at: At) => Promise<SettledAll>,
+): Settle {
+  return (settling, tx) => {
+    checkSettling(calls, settling)
+    const checkers = calls.map(({ checker }) => checker)
+    return withinTimeout(checkers, tx, (at) => settle(settling, at))
+  }
+}
+
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
-export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }: Settling): void {
+function checkSettling(calls: readonly LimiterCall[], { costs, limiters }: Settling): void {
   if ('each' in costs) {
     checkOption(
       Array.isArray(costs.each) && costs.each.length === calls.length,

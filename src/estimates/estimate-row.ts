@@ -183,7 +183,7 @@ export interface Opened {
    */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
-  readonly columns: readonly StateColumn[]
+  readonly layout: string
   /** Whether it is a share of one cost of several limits. */
   readonly isTogether: boolean
   /** Whether it was settled with this cost. */
@@ -196,9 +196,9 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   if (count <= 0) return undefined
   const bit = (value: number) => Math.floor(count / value) % 2 === 1
   const paidAt = windowStart < NEVER_MS ? windowStart : null
-  const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
+  const layout = COLUMNS.filter((_, place) => bit(16 * 2 ** place)).join()
   const before = Math.floor(count / UNIT) % (TOGETHER / UNIT)
-  const [isCalendar, isOneOfSeveral] = [columns.join() === CALENDAR, columns.join() === SEVERAL]
+  const [isCalendar, isOneOfSeveral] = [layout === CALENDAR, layout === SEVERAL]
   return {
     rate: tokens,
     endMs: lastRefill,
@@ -210,7 +210,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     madeMs: isOneOfSeveral ? before : null,
     isTogether: bit(TOGETHER),
     usedBefore: isCalendar || isOneOfSeveral ? 0 : bit(8) ? before : before / THOUSANDTHS,
-    columns,
+    layout,
     wasSettledWith: (actual) => tokens === -(1 + actual),
     isOpen: tokens >= 0,
   }

@@ -1,10 +1,9 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { Database } from '../kernel/database/database.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
-import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { chargedIn } from './charged-in.ts'
-import { checkSettling, type Settle } from './costs.ts'
+import { type Settle, settlingWith } from './costs.ts'
 import { SettledOnce } from './once.ts'
 import { settle } from './settle.ts'
 import { chargedBy } from './settlement.ts'
@@ -25,11 +24,7 @@ export async function inMemory(
   const once = new SettledOnce(checker, await chargedIn(checker, tx))
   // Most costs of `spend` are never settled, so this is worked out for those that are.
   const charged = () => calls.map((each, place) => chargedBy(each, answered[place] as Answered, isReserved))
-  const checkers = calls.map((each) => each.checker)
-  return (settling, own) => {
-    checkSettling(calls, settling)
-    return withinTimeout(checkers, own, (at) => once.run(at, () => settle(charged(), settling, at)))
-  }
+  return settlingWith(calls, (settling, at) => once.run(at, () => settle(charged(), settling, at)))
 }
 
 /** What a call has charged whose id was used before: nothing. */

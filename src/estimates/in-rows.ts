@@ -2,12 +2,11 @@ import { allowanceOf } from '../kernel/answers/answer.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import { untilDone } from '../kernel/database/retry.ts'
 import type { At } from '../kernel/engine/bounds.ts'
-import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { callOf } from '../kernel/options/validate.ts'
 import { type Named, recall } from './charged.ts'
 import { checkCharged } from './charged-in.ts'
-import { type Costs, checkSettling, costAt, type Settle, type SettledAll, type Settling } from './costs.ts'
+import { type Costs, costAt, type Settle, type SettledAll, type Settling, settlingWith } from './costs.ts'
 import { costOf, type Opened } from './estimate-row.ts'
 import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
@@ -20,11 +19,7 @@ import { settle } from './settle.ts'
 /** How the estimates of a name are settled. */
 export function inRows(named: readonly Named[]): Settle {
   const calls = named.map(({ each }) => each)
-  return (settling, tx) => {
-    checkSettling(calls, settling)
-    const checkers = calls.map(({ checker }) => checker)
-    return withinTimeout(checkers, tx, (at) => settleNamed(named, settling, at))
-  }
+  return settlingWith(calls, (settling, at) => settleNamed(named, settling, at))
 }
 
 /**

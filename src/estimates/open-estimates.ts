@@ -41,15 +41,15 @@ export async function openOf(own: Named, opened: Opened, tx: At): Promise<Open> 
     return { key: payerIn(call.key).key, madeMs: madeMs ?? 0, amount: rate }
   })
   const closing = { checker: namesOf(each.checker).closer, call: requestFor(row, CLOSING, 'take', 1), opened }
-  const { rate, windowStart, usedBefore, refundableUntil, dryRun, columns } = opened
+  const { refundableUntil, dryRun, layout } = opened
   const estimate: Charged['estimate'] = {
-    paid: { rate, windowStart, usedBefore },
+    paid: opened,
     parts,
     refundableUntil,
     windowEnd: opened.windowEnd ?? windowEndOf(each.call.limiter, opened),
     how: dryRun ? 'dry run' : 'charged',
     isReserved: true,
-    layout: columns.join(),
+    layout,
     needsPlan: opened.hasPlan && !own.hasPlan,
     row,
   }

@@ -6,7 +6,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/work.ts'
 import { MAX_COUNT } from '../kernel/limits/limiter.ts'
-import { inTransactionIf } from '../shared/transaction-if.ts'
+import { inSavepointIf, inTransactionIf } from '../shared/transaction-if.ts'
 import type { Costs, SettledAll, Settling } from './costs.ts'
 import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
@@ -112,24 +112,25 @@ async function settleFrom(all: Together, tx: At): Promise<SettledList | undefine
 }
 
 function settleInTime(all: Together, tx: At): Promise<SettledList | TooLate | undefined> {
-  const { settled } = all
+  const { settled, missing, closings } = all
+  const [only, ...more] = settled
+  const isAlone = more.length === 0 && !missing && closings.length === 0
   const lates = settled.filter(mayBeLate)
   // Outside of a list, what was too little would be charged to another period than the one that paid.
   const needsList = lates.some((each) => differenceOf(each) > 0)
-  if (isAlone(all) && !needsList) return settleOne(all, tx)
-  const joined = settled.length > 1 ? lates[0]?.each.checker.joined(tx) : undefined
-  if (!joined) return settleList(all, tx)
+  if (only && isAlone && !needsList) return settleOne(only, all, tx)
   // If it is too late, it has not locked all rows in their order, so it keeps no lock.
-  return inTransactionIf(
-    joined,
-    ({ db }) => settleList(all, db),
-    (found) => found !== undefined && 'answers' in found,
-  )
+  const joined = settled.length > 1 ? lates[0]?.each.checker.joined(tx) : undefined
+  const isDone = (found: SettledList | TooLate | undefined) => found !== undefined && 'answers' in found
+  return inSavepointIf(joined, tx, (at) => settleList(all, at), isDone)
 }
 
 /** One limit that one row has paid needs no list, so its settlement shares a statement as checks do. */
-async function settleOne(all: AloneSettled, tx: At): Promise<SettledList | TooLate | undefined> {
-  const [settled] = all.settled
+async function settleOne(
+  settled: Settled,
+  all: Together,
+  tx: At,
+): Promise<SettledList | TooLate | undefined> {
   const { each, estimate } = settled
   const isOfFunds = isPaidByFunds(each)
   const own = isOfFunds
@@ -139,13 +140,6 @@ async function settleOne(all: AloneSettled, tx: At): Promise<SettledList | TooLa
   if (!outcome || (isOfFunds && outcome.place >= outcome.decision.granted)) return settleList(all, tx)
   if (isTooLate(settled, outcome.decision)) return { looks: [outcome.decision] }
   return { answers: [settledAnswer(outcome, settled, each.checker.terms.reporting)] }
-}
-
-type AloneSettled = Together & { readonly settled: readonly [Settled] }
-
-function isAlone(all: Together): all is AloneSettled {
-  const { settled, missing, closings } = all
-  return settled.length === 1 && !missing && closings.length === 0
 }
 
 const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
@@ -164,13 +158,11 @@ async function correctAll(all: Together, tx: At): Promise<SettledList | undefine
   }
   const rest = settled.filter((_, place) => !corrected[place])
   const isLeft = rest.length + closings.length > 0
-  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : NONE_SETTLED
+  const list = isLeft ? await settleFrom({ ...all, settled: rest }, tx) : { answers: [] }
   if (!list) return undefined
   const answers = list.answers.values()
   return { answers: corrected.map((answer) => answer ?? (answers.next().value as Allowed)) }
 }
-
-const NONE_SETTLED: SettledList = { answers: [] }
 
 /**
  * Locks the limits and the rows of estimates in the order of every list, for statements that need only some of

@@ -16,8 +16,7 @@ import type { AllOptions, BlockOptions, PatientOptions, Requested } from '../ker
 import { checkOption } from '../kernel/options/validate.ts'
 import { UNHURRIED } from '../shared/unhurried.ts'
 import { checkSignal, type Patience, untilAllowed } from '../shared/until-allowed.ts'
-import { type Attempt, attemptOf } from './attempt.ts'
-import { checkWithin } from './check-within.ts'
+import { type Attempt, attemptOf, checkWithin } from './check-within.ts'
 import { isPaidByFunds } from './funds.ts'
 import { giveBackUnread } from './give-back.ts'
 

@@ -1,11 +1,11 @@
 import { isRequest } from '../kernel/answers/outcome.ts'
 import { untilDone } from '../kernel/database/retry.ts'
 import type { At } from '../kernel/engine/bounds.ts'
-import type { Checker, LimiterCall } from '../kernel/engine/checker.ts'
+import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { withinTimeout } from '../kernel/engine/within-timeout.ts'
 import { checkOption } from '../kernel/options/validate.ts'
 import { tableNameOf } from '../kernel/store/empty-rows.ts'
-import { inTransactionIf } from '../shared/transaction-if.ts'
+import { inSavepointIf } from '../shared/transaction-if.ts'
 import { isPaidByFunds, type PaidByFunds, type PayingCall, type Purse } from './funds.ts'
 import { inTurn } from './in-turn.ts'
 import { paidByFirst } from './paid-by-first.ts'
@@ -53,21 +53,25 @@ async function sendFound(
   let payers = await findAll(calls, find, at)
   const paid = await paidByFirst(payers, sentWith, asked, at)
   if (paid) return paid
+  /** Undefined if the list has to be sent again with other rows. */
+  const attempt = async (tx: At): Promise<SentPayers | undefined> => {
+    const sent = await sendPayers(inOrder(payers, sentWith), tx, sentWith)
+    if (sent.status !== 'not charged') return sent
+    const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
+      const had = purse?.lacked(decisions)
+      return had === undefined ? [] : [{ had, place }]
+    })
+    if (lacking.length === 0) return sent
+    payers = await findAll(calls, find, tx)
+    const hasMore = ({ had, place }: (typeof lacking)[number]) => had < (payers[place]?.purse?.has ?? 0)
+    // Of a rate that all share, one of them can pay what another lacks.
+    const isWorthIt = sentWith.shared ? lacking.some(hasMore) : lacking.every(hasMore)
+    return isWorthIt ? undefined : sent
+  }
+  // After a rollback, the next attempt locks in the order of every list. A denial keeps the row of a bucket
+  // that begins to fill.
   return untilDone('took from the credits', () =>
-    attempt(checker, at, async (tx) => {
-      const sent = await sendPayers(inOrder(payers, sentWith), tx, sentWith)
-      if (sent.status !== 'not charged') return sent
-      const lacking = sent.payers.flatMap(({ purse, decisions }, place) => {
-        const had = purse?.lacked(decisions)
-        return had === undefined ? [] : [{ had, place }]
-      })
-      if (lacking.length === 0) return sent
-      payers = await findAll(calls, find, tx)
-      const hasMore = ({ had, place }: (typeof lacking)[number]) => had < (payers[place]?.purse?.has ?? 0)
-      // Of a rate that all share, one of them can pay what another lacks.
-      const isWorthIt = sentWith.shared ? lacking.some(hasMore) : lacking.every(hasMore)
-      return isWorthIt ? undefined : sent
-    }),
+    inSavepointIf(checker.joined(at), at, attempt, (sent) => sent !== undefined),
   )
 }
 
@@ -103,24 +107,4 @@ async function findAll(calls: readonly LimiterCall[], find: Find, at: At): Promi
     const purse = isPaidByFunds(call) ? await find(call, at, place) : undefined
     return purse ? { call, rows: purse.rows, purse } : byItself(call)
   })
-}
-
-/**
- * Sends a list. Undefined if it has to be sent again with other rows. In a caller's transaction it runs in a
- * savepoint, so that the next attempt locks in the order of every list. A denial keeps the row of a bucket that
- * begins to fill.
- */
-function attempt(
-  checker: Checker,
-  tx: At,
-  send: (tx: At) => Promise<SentPayers | undefined>,
-): Promise<SentPayers | undefined> {
-  const joined = checker.joined(tx)
-  return joined
-    ? inTransactionIf(
-        joined,
-        ({ db }) => send(db),
-        (sent) => sent !== undefined,
-      )
-    : send(tx)
 }

@@ -1,5 +1,6 @@
 import type { Connection } from '../kernel/database/connection.ts'
 import { inTransaction } from '../kernel/database/transaction.ts'
+import type { At } from '../kernel/engine/bounds.ts'
 
 /** Thrown to roll work back that has done nothing. */
 class RolledBack<T> {
@@ -8,6 +9,16 @@ class RolledBack<T> {
   constructor(found: T) {
     this.found = found
   }
+}
+
+/** Runs work, in a savepoint if it joins a transaction, and rolls that back unless the work `isDone`. */
+export function inSavepointIf<T>(
+  joined: Connection | undefined,
+  at: At,
+  work: (at: At) => Promise<T>,
+  isDone: (found: T) => boolean,
+): Promise<T> {
+  return joined ? inTransactionIf(joined, ({ db }) => work(db), isDone) : work(at)
 }
 
 /** Runs work as {@link inTransaction} does, and rolls it back unless it `isDone`, so that it keeps no lock. */
