@@ -4,6 +4,8 @@ import { limiterOf } from '../kernel/limits/limiter.ts'
 import { type ColumnOf, ROWS } from '../kernel/limits/rows.ts'
 import { countAfter, countNumberAfter } from '../kernel/limits/window.ts'
 
+const NONE = sql<number>`0::float8`
+
 /**
  * `prevCount` is the sum of all grants, `count` is the used part of it. Both are whole numbers, so they stay
  * exact, and a refund cannot give back more than was used. They do not change with time.
@@ -24,17 +26,12 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
     // A call writes both back, one of them unchanged. Other programs may have written more than a double can
     // hold.
     advance: ({ count, prevCount, lastRefill, tokens }) => ({
-      count: countAfter(count, sql`0::float8`),
-      prevCount: countAfter(prevCount, sql`0::float8`),
+      count: countAfter(count, NONE),
+      prevCount: countAfter(prevCount, NONE),
       lastRefill,
-      tokens: countAfter(tokens, sql`0::float8`),
+      tokens: countAfter(tokens, NONE),
     }),
-    fresh: (now) => ({
-      count: sql`0::float8`,
-      prevCount: sql`0::float8`,
-      lastRefill: now,
-      tokens: sql`0::float8`,
-    }),
+    fresh: (now) => ({ count: NONE, prevCount: NONE, lastRefill: now, tokens: NONE }),
     available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
     used: ({ count }) => count,
     consume: ({ count, prevCount, tokens }, now, _available, amount, _params, reserved) => {
@@ -47,11 +44,10 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
         tokens: sql`least(${countAfter(tokens, reserved)}, ${next})`,
       }
     },
-    add: ({ count, prevCount, tokens }, now, amount) => ({
-      count,
-      prevCount: countAfter(prevCount, amount),
+    add: (state, now, amount) => ({
+      ...state,
+      prevCount: countAfter(state.prevCount, amount),
       lastRefill: now,
-      tokens,
     }),
     capacity: ({ prevCount }) => prevCount,
     expiresAt: () => sql`8e15::float8`,
@@ -70,11 +66,10 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
         tokens: Math.min(countNumberAfter(tokens, reserved), next),
       }
     },
-    add: ({ count, prevCount, tokens }, now, amount) => ({
-      count,
-      prevCount: countNumberAfter(prevCount, amount),
+    add: (state, now, amount) => ({
+      ...state,
+      prevCount: countNumberAfter(state.prevCount, amount),
       lastRefill: now,
-      tokens,
     }),
     capacity: ({ prevCount }) => prevCount,
     guess: () => Number.POSITIVE_INFINITY,

@@ -1,17 +1,35 @@
+import type { PaidByFunds } from '../estimates/funds.ts'
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { LimitResult } from '../kernel/answers/results.ts'
+import type { FundedOptions } from '../kernel/engine/handles.ts'
 import { answerOnce } from '../kernel/lists/limit-all.ts'
+import { callOf } from '../kernel/options/validate.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
-import { fundedCall } from './funded.ts'
 import type { CreditLimitOptions } from './options.ts'
-import { sumOf } from './purse.ts'
+import { fundsOf, sumOf } from './purse.ts'
+import { accountOf } from './read.ts'
 import type { Account } from './seen.ts'
 
 // What only the calls of dated credits need. It is loaded on first use.
 
-export { fundedCall } from './funded.ts'
 export { grant, grantsOf, voidGrant } from './grants.ts'
 export { accountOf, readUsage } from './read.ts'
+
+/**
+ * The call on the grants of a key.
+ *
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`
+ */
+export function fundedCall(
+  { checker, limiter }: Pick<Account, 'checker' | 'limiter'>,
+  key: string,
+  options: FundedOptions,
+): PaidByFunds {
+  const account = accountOf(checker, limiter, key)
+  const { rate, force, atLeast } = options
+  const call = callOf(checker.rows.namespace.prefix, limiter, key, { rate, force, atLeast })
+  return { checker, call, funds: fundsOf(account) }
+}
 
 /** What was given back in the end. If others have given back to the same grants meanwhile, it tries again. */
 export async function givenBack(

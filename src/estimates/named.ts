@@ -113,8 +113,7 @@ export async function namedBy(
   checkOption(calls.length > 0, 'At least one request is needed.')
   const named: Named[] = []
   for (const each of calls) {
-    const row = keyOfName(each.checker, each.call.key, id)
-    named.push({ each, row: typeof row === 'string' ? row : await row, hasPlan })
+    named.push({ each, row: await keyOfName(each.checker, each.call.key, id), hasPlan })
   }
   const rows = named.length > 1 ? looksAt(named).map(nameOfRow) : []
   checkOption(

@@ -37,17 +37,14 @@ function companionsOf(owner: Checker, before: string): Names {
  * @param key As it is stored.
  * @throws RatelimitError `INVALID_OPTION`
  */
-export function keyOfName({ rows, terms }: Checker, key: string, id: unknown): string | Promise<string> {
+export async function keyOfName({ rows, terms }: Checker, key: string, id: unknown): Promise<string> {
   const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
-  const keyWith = (stored: string): string => {
-    const named = isText ? `${key}/${toHex(stored)}` : ''
-    checkOption(
-      isStorable(named, RESERVED_PREFIX + rows.namespace.prefix),
-      'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
-    )
-    return named
-  }
-  return isText && terms.hash ? terms.hash(id).then(keyWith) : keyWith(isText ? id : '')
+  const named = isText ? `${key}/${toHex(terms.hash ? await terms.hash(id) : id)}` : ''
+  checkOption(
+    isStorable(named, RESERVED_PREFIX + rows.namespace.prefix),
+    'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
+  )
+  return named
 }
 
 /** The limited key in the key of a named estimate's row. */

@@ -2,8 +2,7 @@ import type { At } from '../kernel/engine/bounds.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { RatelimitError } from '../kernel/errors.ts'
 import { mayHaveCharged } from '../shared/may-have-charged.ts'
-import { type ChargedIn, checkCharged } from './charged-in.ts'
-import { transactionId, transactionStatus } from './transaction-status.ts'
+import { type ChargedIn, checkCharged, transactionId, transactionStatus } from './charged-in.ts'
 
 /** `doneIn` is the id of the transaction in which it was done. */
 type State = 'open' | 'closed' | { readonly doneIn: string }

@@ -89,16 +89,15 @@ export async function closePeriods(
   checkOption(typeof after === 'string', 'after must be a key.')
   const { table, prefix, clock } = readingOf(of, tx)
   const limits = limitsOf(of, options.limiterOf, 'closePeriods')
-  const rows = { ...{ tx, table, prefix, limit, after, graceMs }, ownClock: clock !== undefined }
+  const isOfKeys = typeof limits === 'function'
+  checkOption(isOfKeys || hasPeriods(limits), 'closePeriods needs a fixed or a calendar window.')
   // A period that is over stays over, so the time can be read before the locks.
-  if (typeof limits === 'function') {
-    const now = await timeOf(tx, clock)
-    return closeEnded({ ...rows, limiterOf: limits, now, latestStart: now })
-  }
-  checkOption(hasPeriods(limits), 'closePeriods needs a fixed or a calendar window.')
   const now = await timeOf(tx, clock)
-  const latestStart = latestEndedStart(limits, now - graceMs)
-  return closeEnded({ ...rows, limiterOf: () => limits, now, latestStart })
+  return closeEnded({
+    ...{ tx, table, prefix, limit, after, graceMs, now, ownClock: clock !== undefined },
+    limiterOf: isOfKeys ? limits : () => limits,
+    latestStart: isOfKeys ? now : latestEndedStart(limits, now - graceMs),
+  })
 }
 
 /** The latest start of a period that is over. */

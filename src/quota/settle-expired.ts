@@ -1,25 +1,16 @@
 import type { AnyCredits } from '../any-credits.ts'
-import { CLOSING, type Opened, openedIn } from '../estimates/estimate-row.ts'
 import { inTurn } from '../estimates/in-turn.ts'
-import { nameIn } from '../estimates/names.ts'
-import type { OpenReservation } from '../estimates/read-open.ts'
+import { findExpired, type OpenEstimate, type OpenReservation } from '../estimates/read-open.ts'
 import type { Allowed } from '../kernel/answers/results.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
-import type { Connection } from '../kernel/database/connection.ts'
 import { type Database, isTransaction } from '../kernel/database/database.ts'
-import { distinct } from '../kernel/database/rows.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
 import { calledOn, handleOf } from '../kernel/engine/handles.ts'
 import { checkFunction, wordOf } from '../kernel/options/checks.ts'
 import { checkOption, checkTakesLimiter } from '../kernel/options/validate.ts'
 import { compareText } from '../kernel/sql/calls.ts'
-import { RESERVED_PREFIX } from '../kernel/sql/own-prefixes.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { checkAboveZero, type PlanOf } from '../shared/limiter-rows.ts'
-import { stateIn } from '../shared/number-columns.ts'
-import { inTransactionIf } from '../shared/transaction-if.ts'
-import { lockExpired } from './lock-expired.ts'
 
 /** Options of `settleExpired`. */
 export interface SettleExpiredOptions {
@@ -104,7 +95,7 @@ export async function settleExpired(
   const { checker } = handle
   if (limiterOf !== undefined) checkTakesLimiter(checker.terms.limiter)
   const connection = checker.where(tx)
-  const found = await findFree(connection, checker, limit)
+  const found = await findExpired(connection, checker, limit)
   const [{ settleOpen }, { openOf }, { lockAll }] = await settling()
   const expired = await inTurn(found.toSorted(inOrder), async ({ row, key, id, opened }) => {
     const limiter = await limiterOf?.(key)
@@ -131,32 +122,6 @@ export async function settleExpired(
   return ended
 }
 
-/** The row of a reservation that has expired. */
-interface ExpiredRow extends Pick<OpenReservation, 'key' | 'id'> {
-  readonly row: string
-  readonly opened: Opened
-}
-
-/**
- * Finds expired estimates that no other transaction has locked, and leaves them unlocked: a settlement locks
- * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
- */
-async function findFree(
-  connection: Connection,
-  { rows: { table, namespace } }: Checker,
-  size: number,
-): Promise<readonly ExpiredRow[]> {
-  const clock = namespace.clock?.() ?? null
-  const prefix = RESERVED_PREFIX + namespace.prefix
-  const find = ({ db }: Connection) => lockExpired(table, db, { prefix, clock, size })
-  const rows = await inTransactionIf(connection, find, () => false)
-  return distinct(rows, 'key', size).flatMap((found) => {
-    const row = String(found['key'])
-    const opened = openedIn(stateIn(found, CLOSING))
-    return opened ? [{ ...nameIn(row), row, opened }] : []
-  })
-}
-
-function inOrder(one: ExpiredRow, other: ExpiredRow): number {
+function inOrder(one: OpenEstimate, other: OpenEstimate): number {
   return compareText(one.key, other.key) || compareText(one.id, other.id)
 }
