@@ -61,7 +61,7 @@ export async function waitForAll<Request extends Requested>(
   const waiting = waitFor(calls, { timeoutMs, signal }, (leftMs, denial) =>
     attemptWithin(denial ? leftMs : Number.POSITIVE_INFINITY, denial, calls, id, signal),
   )
-  return combined(requests, await own(waiting))
+  return combined(requests, await own(waiting, signal))
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -1,6 +1,6 @@
 import { channel } from 'node:diagnostics_channel'
 import { describe, expect, test, vi } from 'vitest'
-import { type Database, type Limiter, limitAll, Ratelimit } from '../../../src/index.ts'
+import { type Database, type Limiter, limitAll, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { ownTimers } from '../../support/timers.ts'
 import { clock, counting, database, holding, letWait, sent, untilEqual, waitEnds } from './passing-time.ts'
 
@@ -71,7 +71,8 @@ test('calls that wait together get their units one after another, and never more
 })
 
 describe('a signal', () => {
-  const reason = new Error('enough')
+  // The signal of a semaphore's lease has such a reason.
+  const reason = new RatelimitError('LEASE_ENDED', 'enough')
 
   test('ends the wait with its reason, and leaves no timer', async () => {
     const { of } = requestsOf('signal')
