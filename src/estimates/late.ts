@@ -15,12 +15,12 @@ import { correctStatement } from './sql/correct.ts'
 
 /** The period that paid, if it has ended within the grace time. */
 export function endedPeriod(settled: Settled, look: Decision | undefined): Period | undefined {
-  const { each, estimate } = settled
-  const { windowStart: start } = estimate.paid
+  const { each, paid, windowEnd } = settled
+  const { windowStart: start } = paid
   if (start === null || !isTooLate(settled, look) || look.state.windowStart < start) return undefined
   const { now, state } = look
   // A change of the plan may have ended the period before its limit would have.
-  const end = Math.min(estimate.windowEnd ?? state.windowStart, state.windowStart)
+  const end = Math.min(windowEnd ?? state.windowStart, state.windowStart)
   return now < end + each.checker.terms.graceMs ? { start, end } : undefined
 }
 
@@ -62,7 +62,7 @@ export async function settleLate(settled: Settled, tx: At): Promise<Allowed | un
   const { ledger } = namespace
   const { isCorrected, returned, answer } = await runOn(checker, tx, 'changes', async (connection) => {
     if (!ledger) return correct(connection)
-    const { row: named } = settled.estimate
+    const { row: named } = settled
     const name = named === undefined ? {} : { id: nameIn(named).id }
     const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start, ...name } as const
     return ledger.record({

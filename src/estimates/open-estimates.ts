@@ -42,7 +42,8 @@ export async function openOf(own: Named, opened: Opened, tx: At): Promise<Open> 
   })
   const closing = { checker: namesOf(each.checker).closer, call: requestFor(row, CLOSING, 'take', 1), opened }
   const { refundableUntil, dryRun, layout } = opened
-  const estimate: Charged['estimate'] = {
+  return {
+    each,
     paid: opened,
     parts,
     refundableUntil,
@@ -52,8 +53,9 @@ export async function openOf(own: Named, opened: Opened, tx: At): Promise<Open> 
     layout,
     needsPlan: opened.hasPlan && !own.hasPlan,
     row,
+    opened,
+    rows: [closing, ...shares],
   }
-  return { each, estimate, opened, rows: [closing, ...shares] }
 }
 
 /** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */

@@ -75,15 +75,15 @@ function callFor(settled: Settled, place: number, missing: Missing | undefined):
 
 /** The rows of funds that give back what was not needed, or pay what is missing. */
 function purseFor(settled: Settled, place: number, missing: Missing | undefined, tx: At): Promise<Purse> {
-  const { each, estimate } = settled
+  const { each, isReserved, parts } = settled
   const { funds } = each as PaidByFunds
   if (missing) {
     const { rate, debtor } = missing
     return funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)
   }
-  const as = estimate.isReserved ? 'settle' : undefined
+  const as = isReserved ? 'settle' : undefined
   const rate = differenceOf(settled)
-  return funds.take({ rate, least: rate, lacking: 'owed', parts: estimate.parts, as }, tx)
+  return funds.take({ rate, least: rate, lacking: 'owed', parts, as }, tx)
 }
 
 function answerAt(place: number, settled: readonly Settled[], sent: SentPayers): Allowed {
@@ -101,15 +101,13 @@ function answerAt(place: number, settled: readonly Settled[], sent: SentPayers):
   // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
   const decision = { ...outcome.decision, ended: undefined }
   const left = allowanceOf({ ...outcome, decision }, { ...row.reporting, thresholds: [] })
-  return own.actual < own.estimate.paid.rate ? { ...left, returned: 0 } : left
+  return own.actual < own.paid.rate ? { ...left, returned: 0 } : left
 }
 
 /** The sum of the settlements of estimates for one row. */
 function sumOfSettled(settled: readonly Settled[]): Settled {
   const [first] = settled as [Settled]
-  if (settled.length === 1) return first
-  const { paid } = first.estimate
-  const rate = settled.reduce((sum, { estimate }) => sum + estimate.paid.rate, 0)
+  const rate = settled.reduce((sum, { paid }) => sum + paid.rate, 0)
   const actual = settled.reduce((sum, each) => sum + each.actual, 0)
-  return { ...first, actual, estimate: { ...first.estimate, paid: { ...paid, rate } } }
+  return { ...first, actual, paid: { ...first.paid, rate } }
 }

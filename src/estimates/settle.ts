@@ -52,16 +52,16 @@ export async function settle(
   if (!list && closings.length === 0) throw notAsExpected('contradicts itself')
   if (!list || 'each' in costs) return list && { granted: actuals, results: list.answers }
   const results = list.answers.map((answer, place) => withUnlimited(answer, settled[place] as Settled))
-  const granted = settled.map(({ estimate }, place) => {
+  const granted = settled.map(({ paid }, place) => {
     const { returned = 0 } = results[place] as Allowed
-    return estimate.paid.rate - returned + (list.shares?.[place] ?? 0)
+    return paid.rate - returned + (list.shares?.[place] ?? 0)
   })
   return { granted, results }
 }
 
 /** What is kept of each estimate if all of them pay one cost: the last one gives back first. */
 function keptOf(charged: readonly Charged[], total: number): readonly number[] {
-  const rates = charged.map(({ estimate }) => estimate.paid.rate)
+  const rates = charged.map(({ paid }) => paid.rate)
   const returned = lastFirst(rates, sumOfRates(rates) - total)
   return rates.map((rate, place) => rate - (returned[place] as number))
 }
@@ -71,7 +71,7 @@ function missingFor(
   settled: readonly Settled[],
   { total, debt }: Exclude<Costs, { readonly each: unknown }>,
 ): Missing | undefined {
-  const rate = total - sumOfRates(settled.map(({ estimate }) => estimate.paid.rate))
+  const rate = total - sumOfRates(settled.map(({ paid }) => paid.rate))
   if (rate <= 0) return undefined
   const isWhole = settled.some(({ limiter }) => limiter.algorithm.integersOnly)
   return { rate: isWhole ? wholeOf(rate) : rate, debtor: debt === 'first' ? 0 : settled.length - 1 }
@@ -82,9 +82,9 @@ function sumOfRates(rates: readonly number[]): number {
 }
 
 /** Of one cost, a limit without a row gets back what it has paid too much. */
-function withUnlimited(answer: Allowed, { estimate, actual }: Settled): Allowed {
-  const returned = estimate.paid.rate - actual
-  return estimate.layout === '' && returned > 0 ? { ...answer, returned } : answer
+function withUnlimited(answer: Allowed, { paid, layout, actual }: Settled): Allowed {
+  const returned = paid.rate - actual
+  return layout === '' && returned > 0 ? { ...answer, returned } : answer
 }
 
 /** A period may end while a statement waits for its row. So the statement says so, and has settled nothing. */
@@ -131,10 +131,10 @@ async function settleOne(
   all: Together,
   tx: At,
 ): Promise<SettledList | TooLate | undefined> {
-  const { each, estimate } = settled
+  const { each, parts } = settled
   const isOfFunds = isPaidByFunds(each)
   const own = isOfFunds
-    ? each.funds.refund(estimate.parts, -differenceOf(settled))
+    ? each.funds.refund(parts, -differenceOf(settled))
     : { checker: each.checker, call: settlementOf(settled) }
   const outcome = own && (await own.checker.decide(own.call, tx))
   if (!outcome || (isOfFunds && outcome.place >= outcome.decision.granted)) return settleList(all, tx)
@@ -175,11 +175,11 @@ export async function lockAll(
 ): Promise<void> {
   // The statements for one limit have that order.
   if (charged.length < 2) return
-  const limits = await inTurn(charged, async ({ each, estimate }): Promise<readonly LimiterCall[]> => {
+  const limits = await inTurn(charged, async ({ each, parts }): Promise<readonly LimiterCall[]> => {
     if (!isPaidByFunds(each)) return [taken(each)]
     const { checker, funds } = each
     const { rows } = await funds.take(WHOLE_COUNT, connection.db)
-    return [...rows, ...estimate.parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
+    return [...rows, ...parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
   })
   await lockRows([...limits.flat(), ...closings], connection)
 }
