@@ -5,12 +5,11 @@ import { notAsExpected } from '../kernel/database/rows.ts'
 import type { At } from '../kernel/engine/bounds.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { runOn } from '../kernel/engine/work.ts'
-import { MAX_COUNT } from '../kernel/limits/limiter.ts'
 import { inSavepointIf, inTransactionIf } from '../shared/transaction-if.ts'
 import type { Costs, SettledAll, Settling } from './costs.ts'
 import { isPaidByFunds } from './funds.ts'
 import { inTurn } from './in-turn.ts'
-import { lockRows } from './lock-rows.ts'
+import { lockAll } from './lock-rows.ts'
 import { type Missing, type SettledList, settleList, type Together, type TooLate } from './settle-list.ts'
 import {
   type Charged,
@@ -162,31 +161,4 @@ async function correctAll(all: Together, tx: At): Promise<SettledList | undefine
   if (!list) return undefined
   const answers = list.answers.values()
   return { answers: corrected.map((answer) => answer ?? (answers.next().value as Allowed)) }
-}
-
-/**
- * Locks the limits and the rows of estimates in the order of every list, for statements that need only some of
- * them.
- */
-export async function lockAll(
-  charged: readonly Charged[],
-  closings: readonly LimiterCall[],
-  connection: Connection,
-): Promise<void> {
-  // The statements for one limit have that order.
-  if (charged.length < 2) return
-  const limits = await inTurn(charged, async ({ each, parts }): Promise<readonly LimiterCall[]> => {
-    if (!isPaidByFunds(each)) return [taken(each)]
-    const { checker, funds } = each
-    const { rows } = await funds.take(WHOLE_COUNT, connection.db)
-    return [...rows, ...parts.map((part) => taken({ checker, call: funds.payerOf(part) }))]
-  })
-  await lockRows([...limits.flat(), ...closings], connection)
-}
-
-const WHOLE_COUNT = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const
-
-/** A call that needs the row. */
-function taken({ checker, call }: LimiterCall): LimiterCall {
-  return { checker, call: { ...call, rate: 1, purpose: 'take' } }
 }

@@ -48,7 +48,7 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
   Promise.all([
     import('../estimates/in-rows.ts'),
     import('../estimates/open-estimates.ts'),
-    import('../estimates/settle.ts'),
+    import('../estimates/lock-rows.ts'),
   ]),
 )
 
