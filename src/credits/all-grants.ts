@@ -1,6 +1,4 @@
 import { type Answered, AnswerTo, type PaidPart } from '../kernel/answers/answer.ts'
-import type { Outcome } from '../kernel/answers/outcome.ts'
-import type { ReportedFacts } from '../kernel/answers/thresholds.ts'
 import { onceFor } from '../kernel/base/once.ts'
 import { exactNumbers, mustHave } from '../kernel/database/rows.ts'
 import { type Row, run } from '../kernel/database/run.ts'
@@ -31,16 +29,9 @@ import { takeGrantsStatement } from './sql/take-grants.ts'
 
 /** An answer, and what the grants have paid, which is worked out when a reservation asks for it. */
 class AnswerOfAll extends AnswerTo {
-  readonly #outcome: Outcome
-
-  constructor(outcome: Outcome, reporting: ReportedFacts) {
-    super(outcome, reporting)
-    this.#outcome = outcome
-  }
-
   /** Equal calls are paid one after the other, and the first one pays what the key owes. */
   get parts(): readonly PaidPart[] {
-    const { call, decision, place } = this.#outcome
+    const { call, decision, place } = this.outcome
     const from = place === 0 ? Number.NEGATIVE_INFINITY : place * call.rate
     const paid = (decision.rows ?? []).map((row) => {
       const [share = 0, madeMs = 0, position = 0] = exactNumbers(row[NUMBERS]).slice(-3)

@@ -8,7 +8,6 @@ import { checkOptions, type OptionNames } from '../kernel/base/check-options.ts'
 import { onFirstUse } from '../kernel/base/once.ts'
 import type { Database } from '../kernel/database/database.ts'
 import { type Duration, parseDuration } from '../kernel/duration.ts'
-import type { Checker } from '../kernel/engine/checker.ts'
 import { calledBy, expose, type Handle } from '../kernel/engine/handles.ts'
 import { own, ownError } from '../kernel/errors.ts'
 import type { StoredLimiter } from '../kernel/limits/algorithm.ts'
@@ -83,7 +82,6 @@ export class Credits<Dated extends boolean = false, D = Database> {
   readonly prefix: string
   /** Whether they are in grants that can end. */
   readonly dated: Dated
-  readonly #checker: Checker
   readonly #handle: Handle
   /** The limit of the row of a grant. Undefined if each key has one balance. */
   readonly #grant: StoredLimiter | undefined
@@ -99,7 +97,6 @@ export class Credits<Dated extends boolean = false, D = Database> {
     // It is false where none is given, and so is the type.
     this.dated = dated as Dated
     this.#grant = grant
-    this.#checker = checker
     const funded: Handle['funded'] =
       grant &&
       (async (stored, options) =>
@@ -150,7 +147,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
       const answering = answerEach(each, options)
       const answered = 'answer' in answering ? answering : await answering
       if (!this.#grant || each.call.rate >= 0) return answered.answer
-      const account = { checker: this.#checker, limiter: this.#grant, key: each.call.key }
+      const account = { checker: this.#handle.checker, limiter: this.#grant, key: each.call.key }
       return await (await MODULES.dated()).givenBack(account, options, answered)
     } catch (error) {
       throw ownError(error)
@@ -230,7 +227,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
     const { tx } = options
     if (this.#grant) return (await this.getRemainingAll([key], options))[0] as Usage
     const { call } = await calledBy(this.#handle, key, { rate: 0 })
-    return await own(lookAtOne(this.#checker, call, tx))
+    return await own(lookAtOne(this.#handle.checker, call, tx))
   }
 
   /**
@@ -256,9 +253,9 @@ export class Credits<Dated extends boolean = false, D = Database> {
     // Unlike `map`, it does not skip the holes of a list.
     const looking = Array.from(keys, async (key) => (await calledBy(this.#handle, key, { rate: 0 })).call)
     const looks = await Promise.all(looking)
-    if (!this.#grant) return await own(lookAll(this.#checker, looks, tx))
+    if (!this.#grant) return await own(lookAll(this.#handle.checker, looks, tx))
     const stored = looks.map(({ key }) => key)
-    return await own((await MODULES.dated()).readUsage(this.#checker, stored, tx))
+    return await own((await MODULES.dated()).readUsage(this.#handle.checker, stored, tx))
   }
 
   /**
@@ -413,14 +410,14 @@ export class Credits<Dated extends boolean = false, D = Database> {
   async cleanup(): Promise<number> {
     Credits.#check(this, {}, {})
     const { cleanUp } = await MODULES.maintenance()
-    return cleanUp(this.#checker, this.#grant !== undefined)
+    return cleanUp(this.#handle.checker, this.#grant !== undefined)
   }
 
   /** Ends the layers of `use`, as `close` of a `Ratelimit` does. */
   async close(): Promise<void> {
     Credits.#check(this, {}, {})
     const { close } = await MODULES.maintenance()
-    await close(this.#checker)
+    await close(this.#handle.checker)
   }
 
   /** Closes the credits at the end of an `await using` block. */
@@ -430,7 +427,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
 
   async #account(grant: StoredLimiter, key: string): Promise<Account> {
     const { accountOf } = await MODULES.dated()
-    return accountOf(this.#checker, grant, await this.#checker.stored(key))
+    return accountOf(this.#handle.checker, grant, await this.#handle.checker.stored(key))
   }
 
   /**
@@ -438,7 +435,7 @@ export class Credits<Dated extends boolean = false, D = Database> {
    * would end in a TypeError about a private member.
    */
   static #check(credits: unknown, options: unknown, names: OptionNames, ofDated = names): void {
-    const isOwn = (given: unknown): given is Credits<boolean> => #checker in Object(given)
+    const isOwn = (given: unknown): given is Credits<boolean> => #handle in Object(given)
     checkOption(isOwn(credits), 'A method was called without its Credits: write (key) => credits.limit(key).')
     checkOptions(options, credits.#grant ? ofDated : names)
   }

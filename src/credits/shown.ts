@@ -1,3 +1,4 @@
+import type { Usage } from '../kernel/answers/results.ts'
 import { uncharged } from '../kernel/database/database-error.ts'
 import { mustHave } from '../kernel/database/rows.ts'
 import { type Row, runOnce } from '../kernel/database/run.ts'
@@ -17,7 +18,6 @@ import { grantOnce } from './grant-balance.ts'
 import { type GrantResult, grant, grantsOf, voidGrant } from './grants.ts'
 import { rowIn } from './keys.ts'
 import { accountOf, readUsage } from './read.ts'
-import type { Sums } from './seen.ts'
 import { endingStatement, leastLeftStatement, MAX_READ, mostUsedStatement } from './sql/all-keys.ts'
 import { usageBy } from './usage.ts'
 
@@ -121,7 +121,7 @@ export function shownDated(checker: Checker, limiter: StoredLimiter): ShownParts
     mostUsed: async ({ db, top, now }) => {
       const values = { clock: now, part: '', size: top }
       const rows = await ask(checker, 'most used', mostUsedStatement, values, { db })
-      return rows.map((row) => ({ key: String(row['key']), ...usageBy({ now, ...sumsIn(row) }) }))
+      return rows.map((row) => ({ key: String(row['key']), ...usageIn(row, now) }))
     },
     look: async (key) => {
       const [usage] = await readUsage(checker, [account(key).key], undefined)
@@ -154,7 +154,7 @@ async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAske
   const number = (column: string) => Number(rows[0] ? mustHave(rows[0][column]) : 0)
   return {
     keys: rows.map((row) => {
-      const { limit, used, remaining: left, reset } = usageBy({ now, ...sumsIn(row) })
+      const { limit, used, remaining: left, reset } = usageIn(row, now)
       return { key: String(mustHave(row['key'])), used, limit, left, reset }
     }),
     total: number('total'),
@@ -163,8 +163,8 @@ async function leastLeft(checker: Checker, { part, offset, size, now }: KeysAske
   }
 }
 
-function sumsIn(row: Row): Omit<Sums, 'now'> {
-  return { granted: exactNumber(row['granted']), used: exactNumber(row['used']) }
+function usageIn(row: Row, now: number): Usage {
+  return usageBy({ now, granted: exactNumber(row['granted']), used: exactNumber(row['used']) })
 }
 
 async function ending(checker: Checker, { size, now }: { size: number; now: number }): Promise<Held[]> {

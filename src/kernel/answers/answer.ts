@@ -38,15 +38,15 @@ export interface PaidPart {
 /** The answer of a check and its payment, which is worked out when a reservation asks for it. */
 export class AnswerTo implements Answered {
   readonly answer: LimitResult
-  readonly #outcome: Outcome
+  protected readonly outcome: Outcome
 
   constructor(outcome: Outcome, reporting: ReportedFacts) {
     this.answer = withReturned(answerOf(outcome, reporting), outcome)
-    this.#outcome = outcome
+    this.outcome = outcome
   }
 
   get paid(): Payment {
-    return paymentOf(this.#outcome)
+    return paymentOf(this.outcome)
   }
 }
 

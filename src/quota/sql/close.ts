@@ -1,7 +1,6 @@
-import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
-import type { StateColumn } from '../../kernel/limits/algorithm.ts'
 import { builder, chain, link, name, Parameters } from '../../kernel/sql/builder.ts'
 import { callsFrom } from '../../kernel/sql/calls.ts'
 import { exact, forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from '../../kernel/sql/columns.ts'
@@ -21,7 +20,7 @@ export function windowsStatement(table: RateLimitTable, isShown: boolean): State
   const windows = builder
     .select({
       key: sql`${table.key}`.as('key'),
-      ...closedState(table),
+      ...forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column])),
       ...(isShown ? { at: exact(CLOCK_MS).as('at') } : {}),
     })
     .from(table)
@@ -36,10 +35,6 @@ export function windowsStatement(table: RateLimitTable, isShown: boolean): State
     )
     .orderBy(asc(table.key))
   return parameters.render(page(windows, parameters.number('size'), isShown))
-}
-
-function closedState(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
-  return forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column]))
 }
 
 /**
