@@ -19,6 +19,12 @@ export interface FetchPlan {
   readonly sentAt: Moment
 }
 
+/** How a fetch ends. */
+export interface FetchEnds {
+  answered(fetch: Fetch, decision: Decision): void
+  failed(fetch: Fetch, error: RatelimitError): void
+}
+
 /** A request whose rate is known when it is sent. */
 type Changing = Omit<Request, 'rate'> & { rate: number }
 
@@ -44,17 +50,9 @@ export class Fetch extends FetchingCall {
   /** How many of the other calls are counted as waiting. */
   #counted = 0
   readonly #request: Changing
-  readonly #onAnswer: (fetch: Fetch, decision: Decision) => void
-  readonly #onError: (fetch: Fetch, error: RatelimitError) => void
+  readonly #ends: FetchEnds
 
-  constructor(
-    key: Key,
-    caller: Pending,
-    plan: FetchPlan,
-    counts: WaitingCalls,
-    onAnswer: (fetch: Fetch, decision: Decision) => void,
-    onError: (fetch: Fetch, error: RatelimitError) => void,
-  ) {
+  constructor(key: Key, caller: Pending, plan: FetchPlan, counts: WaitingCalls, ends: FetchEnds) {
     super(caller, () => {})
     this.key = key
     this.plan = plan
@@ -62,8 +60,7 @@ export class Fetch extends FetchingCall {
     this.#needed = request.rate
     this.#counts = counts
     this.#request = { ...request, atLeast: leastToAsk(request, plan) }
-    this.#onAnswer = onAnswer
-    this.#onError = onError
+    this.#ends = ends
   }
 
   override get request(): Request {
@@ -136,11 +133,11 @@ export class Fetch extends FetchingCall {
   }
 
   override fulfil(decision: Decision): void {
-    this.#onAnswer(this, decision)
+    this.#ends.answered(this, decision)
   }
 
   override fail(error: RatelimitError): void {
-    this.#onError(this, error)
+    this.#ends.failed(this, error)
   }
 }
 

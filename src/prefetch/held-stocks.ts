@@ -1,3 +1,4 @@
+import { type LRU, lru } from 'tiny-lru'
 import { type Moment, momentBy } from '../kernel/base/moment.ts'
 import type { Supplier } from '../kernel/engine/parts.ts'
 import { hasExpired, refundOf, type Stock } from './stock.ts'
@@ -14,13 +15,24 @@ export interface Key {
   remaining: number
 }
 
+/** How much is prefetched, and for how long. */
+export interface PrefetchTerms {
+  /** The most units of a key's stock. */
+  readonly tokens: number
+  readonly forMs: number
+  /** How many keys are remembered. */
+  readonly maxKeys: number
+}
+
 /** How much larger the next stock is if one was used up before its end. */
 const GROWTH = 4
 
 /** The stocks in memory. Each goes back to its row when it is over. */
 export class HeldStocks {
+  /** The keys that were asked lately. */
+  readonly keys: LRU<Key>
   readonly #supplier: Supplier
-  readonly #forMs: number
+  readonly #terms: PrefetchTerms
   readonly #onReturned: () => void
   /** The keys with a stock that has something left. The oldest stock comes first. */
   readonly #live = new Set<Key>()
@@ -32,9 +44,10 @@ export class HeldStocks {
   #isClosed = false
 
   /** @param onReturned Called when a refund has ended. */
-  constructor(supplier: Supplier, forMs: number, onReturned: () => void) {
+  constructor(terms: PrefetchTerms, supplier: Supplier, onReturned: () => void) {
+    this.keys = lru(terms.maxKeys)
     this.#supplier = supplier
-    this.#forMs = forMs
+    this.#terms = terms
     this.#onReturned = onReturned
   }
 
@@ -52,11 +65,17 @@ export class HeldStocks {
     return this.#aside.has(key)
   }
 
+  remember(key: Key, now: Moment): Key {
+    const evicted = this.keys.setWithEvicted(key.key, key)
+    if (evicted?.value.stock) this.end(evicted.value, now)
+    return key
+  }
+
   /** Keeps a stock for calls that follow. */
   keep(key: Key, stock: Stock): void {
-    if (key.stock) this.end(key, this.#nowSince(key.stock))
+    if (key.stock) this.end(key, this.nowSince(key.stock))
     if (this.#isClosed) {
-      this.giveBack(key, stock, this.#nowSince(stock))
+      this.giveBack(key, stock, this.nowSince(stock))
       return
     }
     key.stock = stock
@@ -128,8 +147,16 @@ export class HeldStocks {
     return momentBy(this.#supplier.clock)
   }
 
-  #nowSince({ sentAt }: Stock): Moment {
-    return momentSince(sentAt, this.#supplier.clock)
+  /**
+   * The time after an answer of the database, or when it was asked if the injected clock fails: such a clock
+   * must not hide the answer.
+   */
+  nowSince({ sentAt }: Pick<Stock, 'sentAt'>): Moment {
+    try {
+      return this.#now()
+    } catch {
+      return sentAt
+    }
   }
 
   /** Gives back the stocks that are over. Those of about the same time share a statement. */
@@ -139,7 +166,7 @@ export class HeldStocks {
       this.#endAll(hasExpired)
       this.#stopSweeping()
       if (this.#live.size > 0) this.#sweepLater()
-    }, this.#forMs)
+    }, this.#terms.forMs)
     // It must not keep the process from ending.
     timer.unref?.()
     let done = () => {}
@@ -168,17 +195,5 @@ export class HeldStocks {
     clearTimeout(this.#sweep?.timer)
     Promise.all(this.#returning.keys()).then(this.#sweep?.done)
     this.#sweep = undefined
-  }
-}
-
-/**
- * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a
- * clock must not hide the answer.
- */
-export function momentSince(earlier: Moment, clock: (() => number) | undefined): Moment {
-  try {
-    return momentBy(clock)
-  } catch {
-    return earlier
   }
 }

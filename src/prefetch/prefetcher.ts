@@ -1,4 +1,3 @@
-import { type LRU, lru } from 'tiny-lru'
 import { remainingOf } from '../kernel/answers/capacity.ts'
 import { afterCalls } from '../kernel/answers/outcome.ts'
 import { type Moment, momentBy } from '../kernel/base/moment.ts'
@@ -8,11 +7,10 @@ import { sameLimiter } from '../kernel/limits/limiter.ts'
 import type { Pending } from '../kernel/queue/queue.ts'
 import type { Decision, Request } from '../kernel/store/call.ts'
 import { Changes } from './changes.ts'
-import { Counted } from './counted.ts'
-import { extraOf, Fetch, type FetchPlan } from './fetch.ts'
-import { FetchedUnits, orFail, type PrefetchTerms } from './fetched-units.ts'
+import { extraOf, Fetch, type FetchEnds, type FetchPlan } from './fetch.ts'
+import { FetchedUnits, orFail } from './fetched-units.ts'
 import { FetchingCall } from './fetching-call.ts'
-import { HeldStocks, type Key } from './held-stocks.ts'
+import { HeldStocks, type Key, type PrefetchTerms } from './held-stocks.ts'
 import { decisionBy, hasEnough, hasExpired, type Stock } from './stock.ts'
 
 /**
@@ -24,23 +22,25 @@ import { decisionBy, hasEnough, hasExpired, type Stock } from './stock.ts'
 export class Prefetcher implements InAdvance {
   readonly #terms: PrefetchTerms
   readonly #supplier: Supplier
-  readonly #keys: LRU<Key>
   readonly #held: HeldStocks
   readonly #units: FetchedUnits
   /** The calls that fetch more units, by their keys. */
   readonly #fetching = new Map<string, Fetch>()
   /** How many lists have to find all units of a key in its row. Until they end, it gets no stock. */
-  readonly #withheld = new Counted()
+  readonly #withheld = new Map<string, number>()
   /** Notified when a fetch or a refund has ended. */
   readonly #ends = new Changes()
+  readonly #fetchEnds: FetchEnds = {
+    answered: (fetch, decision) => this.#onAnswer(fetch, decision),
+    failed: (fetch, error) => this.#onError(fetch, error),
+  }
   #closed: Promise<void> | undefined
 
   constructor(terms: PrefetchTerms, supplier: Supplier) {
     this.#terms = terms
     this.#supplier = supplier
-    this.#keys = lru(terms.maxKeys)
-    this.#held = new HeldStocks(supplier, terms.forMs, () => this.#ends.notify())
-    this.#units = new FetchedUnits(terms, supplier, this.#keys, this.#held)
+    this.#held = new HeldStocks(terms, supplier, () => this.#ends.notify())
+    this.#units = new FetchedUnits(terms, this.#held)
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
@@ -50,7 +50,7 @@ export class Prefetcher implements InAdvance {
       this.#giveUp(call.key)
       return undefined
     }
-    const key = this.#keys.get(call.key)
+    const key = this.#held.keys.get(call.key)
     const stock = key?.stock
     // Reading the clocks takes longer than all the rest.
     if (!stock || !hasEnough(stock, call)) return undefined
@@ -74,8 +74,8 @@ export class Prefetcher implements InAdvance {
     const fetching = this.#fetching.get(request.key)
     if (fetching?.letWait(caller)) return
     const now = this.#now()
-    const known = this.#keys.get(request.key)
-    const key = known ?? this.#units.remember(newKey(request.key, now), now)
+    const known = this.#held.keys.get(request.key)
+    const key = known ?? this.#held.remember(newKey(request.key, now), now)
     const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#terms.forMs
     key.askedAtMs = now.steadyMs
     const plan = fetching ? undefined : this.#planFor(key, request, wasAskedLately, now)
@@ -83,7 +83,7 @@ export class Prefetcher implements InAdvance {
       dispatcher.add(this.#asking(key, caller))
       return
     }
-    const fetch = this.#fetch(key, caller, plan)
+    const fetch = new Fetch(key, caller, plan, this.#supplier.waiting, this.#fetchEnds)
     this.#fetching.set(key.key, fetch)
     dispatcher.add(fetch)
   }
@@ -119,7 +119,7 @@ export class Prefetcher implements InAdvance {
 
   /** Forgets what is left of a key's stock, because the row has been reset. */
   forget(name: string): void {
-    const key = this.#keys.peek(name)
+    const key = this.#held.keys.peek(name)
     if (key) key.stock = undefined
     this.#held.forget(name)
     this.#leaveRest(name, 'drop')
@@ -130,7 +130,7 @@ export class Prefetcher implements InAdvance {
    * It goes back together with the stocks that are over.
    */
   setAside(name: string): void {
-    const key = this.#keys.peek(name)
+    const key = this.#held.keys.peek(name)
     if (key) this.#held.setAside(key)
     this.#leaveRest(name, 'give back')
   }
@@ -157,13 +157,17 @@ export class Prefetcher implements InAdvance {
    * `end` is called. `returned` never rejects.
    */
   withhold(name: string): { readonly returned: Promise<void>; end(): void } {
-    const end = this.#withheld.add(name)
+    const count = (more: number) => this.#withheld.set(name, (this.#withheld.get(name) ?? 0) + more)
+    count(1)
     try {
       this.#giveUp(name)
     } catch {
       // An injected clock that fails must fail where the list reads it.
     }
     const isBack = () => !this.#fetching.has(name) && !this.#held.isReturningTo(name)
+    const end = () => {
+      if (count(-1).get(name) === 0) this.#withheld.delete(name)
+    }
     return { returned: this.#ends.until(isBack), end }
   }
 
@@ -174,17 +178,6 @@ export class Prefetcher implements InAdvance {
   /** A call that asks for itself only. */
   #asking(key: Key, caller: Pending): FetchingCall {
     return new FetchingCall(caller, (decision, place) => this.#onDecision(key, caller, decision, place))
-  }
-
-  #fetch(key: Key, caller: Pending, plan: FetchPlan): Fetch {
-    return new Fetch(
-      key,
-      caller,
-      plan,
-      this.#supplier.waiting,
-      (fetch, decision) => this.#onAnswer(fetch, decision),
-      (fetch, error) => this.#onError(fetch, error),
-    )
   }
 
   /** What a call brings along. Undefined if it asks for itself only. */
@@ -270,7 +263,7 @@ export class Prefetcher implements InAdvance {
 
   /** Gives the key's stock back before a call that has to find it in the row. */
   #giveUp(name: string): void {
-    const key = this.#keys.peek(name)
+    const key = this.#held.keys.peek(name)
     if (key?.stock) this.#held.end(key, this.#now())
     this.#leaveRest(name, 'give back')
   }
