@@ -53,7 +53,7 @@ export class Line {
   constructor(options: LineOptions, denial: Look) {
     this.#options = options
     this.#last = denial
-    this.#learn(denial)
+    this.#learn(denial, undefined)
   }
 
   /** What was found last. */
@@ -96,12 +96,13 @@ export class Line {
 
   #look(): void {
     const caller: Caller = {}
+    const since = this.#since
     this.#looks.add(caller)
     const settle = (pass: () => void) => {
       if (this.#looks.delete(caller)) pass()
     }
-    this.#options.lookFor(this.#since, caller).then(
-      (look) => settle(() => (look.slot ? this.#give(look) : this.#goOn(look))),
+    this.#options.lookFor(since, caller).then(
+      (look) => settle(() => (look.slot ? this.#give(look) : this.#goOn(look, since))),
       (error) => settle(() => this.#next()?.failed(error)),
     )
   }
@@ -122,11 +123,10 @@ export class Line {
     return first
   }
 
-  #goOn(look: Look): void {
+  #goOn(look: Look, since: number | undefined): void {
     this.#last = look
-    this.#learn(look)
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#learn(look, since)
+    this.#stopTimer()
     if (this.#hasMissed) this.#lookAgain()
     this.#rest()
   }
@@ -137,7 +137,7 @@ export class Line {
   }
 
   /** A slot may be kept for the line from the time that the look has sent. */
-  #learn({ isNext, since, at }: Look): void {
+  #learn({ isNext, at }: Look, since: number | undefined): void {
     if (isNext || this.#since === undefined) this.#since = since ?? at
   }
 
@@ -146,9 +146,13 @@ export class Line {
       this.#rest()
       return
     }
+    this.#stopTimer()
+    this.#options.onEmpty(this.#last.isNext ? this.#since : undefined)
+  }
+
+  #stopTimer(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    this.#options.onEmpty(this.#last.isNext ? this.#since : undefined)
   }
 
   #rest(): void {

@@ -4,8 +4,6 @@ import type { Slot, SlotAnswer } from './ask.ts'
 /** What a call found that wants a slot. */
 export interface Look extends Omit<SlotAnswer, 'slots'> {
   readonly slot: Slot | undefined
-  /** Since when the call has waited, as it was sent. */
-  readonly since: number | undefined
   /** Whether the answer came so late that the work could not begin. The slot was released again. */
   readonly isLate: boolean
 }

@@ -46,7 +46,7 @@ export async function lookAtSlots(
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */
-function lookOf({ decision: answer, place }: SlotDecision, { leaseMs, since }: Acquire): Look {
+function lookOf({ decision: answer, place }: SlotDecision, { leaseMs }: Acquire): Look {
   const { slots, open, isNext, at, endsInMs, sentAt } = answer
   const taken = Math.min(place, slots.length)
   const firstEnd = Math.min(
@@ -58,7 +58,6 @@ function lookOf({ decision: answer, place }: SlotDecision, { leaseMs, since }: A
     open: open - taken,
     isNext,
     at,
-    since,
     endsInMs: Number.isFinite(firstEnd) ? firstEnd : undefined,
     sentAt,
     isLate: false,
