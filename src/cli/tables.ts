@@ -42,8 +42,6 @@ export function qualifiedName(table: RateLimitTable): string {
 
 /** Whether both tables have the names that the package gives them. */
 export function isShipped({ ephemeral, durable }: RateLimitTables): boolean {
-  return (
-    qualifiedName(ephemeral) === qualifiedName(SHIPPED.ephemeral) &&
-    qualifiedName(durable) === qualifiedName(SHIPPED.durable)
-  )
+  const [first, second] = [ephemeral, durable].map(qualifiedName)
+  return first === qualifiedName(SHIPPED.ephemeral) && second === qualifiedName(SHIPPED.durable)
 }

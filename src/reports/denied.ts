@@ -1,3 +1,4 @@
+import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyCredits } from '../any-credits.ts'
 import { checkOptions, type NamesOf } from '../kernel/base/check-options.ts'
 import { distinct, mustHave } from '../kernel/database/rows.ts'
@@ -91,13 +92,8 @@ export async function deniedPage(
   // on the grid of its limiter.
   const ends = { firstEnd: from + span.keptMs - 2 * span.ms, lastEnd: from + 3 * span.keptMs }
   const values = { since: spanName(span, from), ...ends, part, top, offset }
-  const found = await readRows(
-    denialsOf(reading),
-    `denied ${span.ms}`,
-    (table) => deniedStatement(table, span),
-    values,
-  )
-  const rows = distinct(found, 'key', top)
+  const build = (table: RateLimitTable) => deniedStatement(table, span)
+  const rows = distinct(await readRows(denialsOf(reading), `denied ${span.ms}`, build, values), 'key', top)
   const keys = rows.map((row) => ({ key: String(row['key']), denials: Number(mustHave(row['denials'])) }))
   return { keys, total: Number(rows[0] ? mustHave(rows[0]['total']) : 0) }
 }

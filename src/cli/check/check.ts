@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
+import { counted } from '../../shared/readable.ts'
 import { checkTables, type TableDifference } from '../../tables/check-tables.ts'
 import { tableShapeOf } from '../../tables/ddl.ts'
 import { connect, urlIn } from '../connect.ts'
@@ -72,7 +73,7 @@ function reportText({ tables, differences, notes }: CheckReport): string {
   if (differences.length === 0) {
     return [...messages, `${tables.join(' and ')} are as the limiter expects them.`].join('\n')
   }
-  const count = differences.length === 1 ? '1 difference' : `${differences.length} differences`
+  const count = counted(differences.length, 'difference')
   const fix = differences.some(({ sql }) => sql)
     ? ' `--fix` prints the migration that removes what it can.'
     : ''

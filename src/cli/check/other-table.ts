@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../../schema/index.ts'
 import type { Database } from '../../kernel/database/database.ts'
 import { execute } from '../../kernel/database/run.ts'
+import { counted } from '../../shared/readable.ts'
 import { tableShapeOf } from '../../tables/ddl.ts'
 import { limitsIn } from '../limits.ts'
 
@@ -26,6 +27,5 @@ export async function inOtherTable(
 }
 
 function sentence(prefix: string, count: number, own: string, other: string): string {
-  const rows = count === 1 ? '1 live row' : `${count} live rows`
-  return `${JSON.stringify(prefix)} has ${rows} in ${other}, and its limiter reads ${own}: change \`durable\`, or move the rows.`
+  return `${JSON.stringify(prefix)} has ${counted(count, 'live row')} in ${other}, and its limiter reads ${own}: change \`durable\`, or move the rows.`
 }
