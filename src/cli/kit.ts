@@ -94,20 +94,15 @@ async function kitSettings(bin: string, config: string): Promise<KitSettings> {
     const text = `import * as loaded from ${JSON.stringify(config)}
       const config = loaded.default?.default ?? loaded.default ?? loaded
       const { dialect = '', out = 'drizzle', schema = [], tablesFilter = [], schemaFilter = [] } = config
-      console.log('SETTINGS ' + JSON.stringify({ dialect, out, schema, tablesFilter, schemaFilter }))
+      const lists = { schema: [schema].flat(), tablesFilter: [tablesFilter].flat(), schemaFilter: [schemaFilter].flat() }
+      console.log('SETTINGS ' + JSON.stringify({ dialect, folder: out, ...lists }))
       process.exit(0)`
     await writeFile(asking, text)
     const printed = await runKit(bin, ['check', `--config=${asking}`])
     const settings = /^SETTINGS (.*)$/m.exec(printed)?.[1]
     if (settings === undefined) throw new Error(`drizzle-kit could not read ${config}:\n${printed}`)
-    const { dialect, out, schema, tablesFilter, schemaFilter } = JSON.parse(settings)
-    return {
-      dialect,
-      folder: resolve(out),
-      schema: [schema].flat(),
-      tablesFilter: [tablesFilter].flat(),
-      schemaFilter: [schemaFilter].flat(),
-    }
+    const read: KitSettings = JSON.parse(settings)
+    return { ...read, folder: resolve(read.folder) }
   } finally {
     await rm(temporary, { recursive: true })
   }

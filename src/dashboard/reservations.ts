@@ -30,13 +30,14 @@ const OF_SEVERAL =
 
 /** Settles and releases reservations, as their names are stored. */
 export function reservationActs(rows: KeyRows): readonly Act[] {
-  const settle = async (key: string, { held = '' }: FieldValues, actual: number) => {
+  const settle = async (key: string, { held = '' }: FieldValues, actual: number, how: string) => {
     const limiter = rows.limiterOf && (await presentPlan(rows.limiterOf, key))
     const each = await calledOn(rows.handle, key, { rate: 0, limiter })
     const named = { each, row: `${key}/${toHex(held)}`, hasPlan: false }
     const settled = inRows([named])
     const { repeated } = await settled({ costs: { each: [actual] }, limiters: [limiter] }, undefined)
-    return repeated ? { now: 'That was done before, and is not done again.' } : {}
+    const change = `The reservation ${held} was ${how}.`
+    return repeated ? { change, now: 'That was done before, and is not done again.' } : { change }
   }
   return [
     {
@@ -48,8 +49,7 @@ export function reservationActs(rows: KeyRows): readonly Act[] {
       of: RESERVATIONS,
       run: async (key, values) => {
         const cost = Number(values['cost'])
-        const now = await settle(key, values, cost)
-        return { change: `The reservation ${values['held']} was settled with ${inDigits(cost)}.`, ...now }
+        return settle(key, values, cost, `settled with ${inDigits(cost)}`)
       },
     },
     {
@@ -59,10 +59,7 @@ export function reservationActs(rows: KeyRows): readonly Act[] {
       about: `Give the whole estimate back. ${OF_SEVERAL}`,
       fields: [],
       of: RESERVATIONS,
-      run: async (key, values) => {
-        const now = await settle(key, values, 0)
-        return { change: `The reservation ${values['held']} was released.`, ...now }
-      },
+      run: (key, values) => settle(key, values, 0, 'released'),
     },
   ]
 }
