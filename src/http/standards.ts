@@ -28,41 +28,33 @@ export interface HeaderNumbers {
   readonly resetsAt: number | undefined
 }
 
+type HeaderWriter = (limits: readonly HeaderNumbers[]) => RateLimitHeaders
+
 /** The headers of one or more limits. */
-export const HEADER_WRITERS: Record<HeaderStandard, (limits: readonly HeaderNumbers[]) => RateLimitHeaders> =
-  {
-    /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
-    'draft-8': (limits) => {
-      const known = limits.filter(({ remaining }) => remaining !== undefined)
-      return present({
-        'RateLimit-Policy': structuredList(limits, ({ name, limit, windowSeconds }) => [
-          name,
-          { q: limit, w: windowSeconds },
-        ]),
-        RateLimit: structuredList(known, ({ name, remaining, untilReset }) => [
-          name,
-          { r: remaining, t: untilReset },
-        ]),
-      })
-    },
-    /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
-    'draft-6': (limits) =>
-      present({
-        'RateLimit-Policy': structuredList(limits, ({ limit, windowSeconds }) => [
-          limit,
-          { w: windowSeconds },
-        ]),
-        'RateLimit-Limit': limits[0]?.limit,
-        'RateLimit-Remaining': limits[0]?.remaining,
-        'RateLimit-Reset': limits[0]?.untilReset,
-      }),
-    legacy: ([first]) =>
-      present({
-        'X-RateLimit-Limit': first?.limit,
-        'X-RateLimit-Remaining': first?.remaining,
-        'X-RateLimit-Reset': first?.resetsAt,
-      }),
-  }
+export const HEADER_WRITERS: Record<HeaderStandard, HeaderWriter> = {
+  /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
+  'draft-8': (limits) => {
+    const known = limits.filter(({ remaining }) => remaining !== undefined)
+    return present({
+      'RateLimit-Policy': structuredList(limits, 'name', ({ limit: q, windowSeconds: w }) => ({ q, w })),
+      RateLimit: structuredList(known, 'name', ({ remaining: r, untilReset: t }) => ({ r, t })),
+    })
+  },
+  /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
+  'draft-6': (limits) =>
+    present({
+      'RateLimit-Policy': structuredList(limits, 'limit', ({ windowSeconds: w }) => ({ w })),
+      'RateLimit-Limit': limits[0]?.limit,
+      'RateLimit-Remaining': limits[0]?.remaining,
+      'RateLimit-Reset': limits[0]?.untilReset,
+    }),
+  legacy: ([first]) =>
+    present({
+      'X-RateLimit-Limit': first?.limit,
+      'X-RateLimit-Remaining': first?.remaining,
+      'X-RateLimit-Reset': first?.resetsAt,
+    }),
+}
 
 /**
  * The list of standards to send.
@@ -85,13 +77,14 @@ export function readStandards(standards: HeaderStandards): readonly HeaderStanda
 /** A list of structured fields without undefined parameters. Undefined if the list is empty. */
 function structuredList(
   limits: readonly HeaderNumbers[],
-  item: (limit: HeaderNumbers) => [string | number, Readonly<Record<string, number | undefined>>],
+  value: 'name' | 'limit',
+  parametersOf: (limit: HeaderNumbers) => Readonly<Record<string, number | undefined>>,
 ): string | undefined {
-  const items = limits.map(item).map(([value, parameters]): Item => {
-    const known = Object.entries(parameters).flatMap(([name, number]) =>
+  const items = limits.map((limit): Item => {
+    const known = Object.entries(parametersOf(limit)).flatMap(([name, number]) =>
       number === undefined ? [] : [[name, number] as const],
     )
-    return [value, new Map(known)]
+    return [limit[value], new Map(known)]
   })
   return items.length > 0 ? serializeList(items) : undefined
 }
