@@ -3,9 +3,9 @@ import type { RateLimitTable } from '../../../schema/index.ts'
 import type { Statement } from '../../kernel/database/statement.ts'
 import type { Rules } from '../../kernel/limits/algorithm.ts'
 import { builder, isTheRow, name, Parameters } from '../../kernel/sql/builder.ts'
-import { exact, fromColumn, rowColumns } from '../../kernel/sql/columns.ts'
+import { exact, rowColumns } from '../../kernel/sql/columns.ts'
 import { advanced, type Level, level, paramsOf, stateOf } from '../../kernel/sql/levels.ts'
-import { countedIn, isLikeOwn } from '../../reports/sql/usage.ts'
+import { hasUsed, listedColumns } from '../../reports/sql/usage.ts'
 
 // A view reads a bounded part of a prefix, however many rows there are.
 
@@ -65,13 +65,7 @@ const NEARLY = sql.raw('1e-9::float8')
 export function nearestStatement(table: RateLimitTable, rules: Rules, isSearch: boolean): Statement {
   const { algorithm } = rules
   const parameters = new Parameters()
-  const columns = {
-    key: sql`${table.key}`.as('key'),
-    counted: countedIn(table).as('counted'),
-    expires: fromColumn('windowStart', table.expiresAt).as('expires'),
-    like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
-    ...rowColumns(table, algorithm),
-  }
+  const columns = listedColumns(table, rules, parameters)
   const few = someRows(table, parameters, columns, isSearch ? 'search' : MAX_READ)
   const rows: Level = {
     source: sql`(select *, count(*) over () as seen from (${few}) as few) as stored`,
@@ -93,8 +87,7 @@ export function nearestStatement(table: RateLimitTable, rules: Rules, isSearch: 
         select *, used / nullif(capacity, 0::float8) as share, count(*) over () as total,
           count(*) filter (where ${isFull}) over () as nothing
         from ${source}
-        where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
-          else expires > now and counted is distinct from 0::float8 end
+        where ${hasUsed(rules)}
       ) as ranked
       order by share desc nulls last, used desc, key
       limit ${parameters.number('size')}::bigint offset ${parameters.number('offset')}::bigint`,

@@ -44,14 +44,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { algorithm } = rules
   const parameters = new Parameters()
   const { gate, isBlock, blocked } = blockOf(table, parameters)
-  const columns = {
-    blocked,
-    key: sql`${table.key}`.as('key'),
-    counted: countedIn(table).as('counted'),
-    expires: fromColumn('windowStart', table.expiresAt).as('expires'),
-    like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
-    ...rowColumns(table, algorithm),
-  }
+  const columns = { blocked, ...listedColumns(table, rules, parameters) }
   const stored = builder
     .select(columns)
     .from(table)
@@ -69,20 +62,40 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   ]
   return parameters.render(
     sql`select ${sql.join(answer, sql`, `)} from ${source}
-      where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
-        else expires > now and counted is distinct from 0::float8 end
+      where ${hasUsed(rules)}
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
   )
 }
 
+/** What a list of keys reads of rows, of which some are of other algorithms. */
+export function listedColumns(
+  table: RateLimitTable,
+  rules: Rules,
+  parameters: Parameters,
+): Record<string, SQL.Aliased> {
+  return {
+    key: sql`${table.key}`.as('key'),
+    counted: countedIn(table).as('counted'),
+    expires: fromColumn('windowStart', table.expiresAt).as('expires'),
+    like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
+    ...rowColumns(table, rules.algorithm),
+  }
+}
+
+/** Whether such a row has used something that counts now. */
+export function hasUsed({ algorithm }: Rules): SQL {
+  return sql`case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
+        else expires > now and counted is distinct from 0::float8 end`
+}
+
 /** What a row of any algorithm has counted. The count of a lease is its fence, that of a block no number. */
-export function countedIn(table: RateLimitTable): SQL {
+function countedIn(table: RateLimitTable): SQL {
   const isNone = sql`${isOfKind(ROWS.slot, table)} or ${table.count} ${IS_BLOCK}`
   return sql`case when ${isNone} then 0::float8 else ${fromColumn('count', table.count)} end`
 }
 
 /** Whether the row is of this algorithm, and of a period of this limiter. */
-export function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
+function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
   const { isRecent, isOfPeriod } = algorithm.sql
   const raw = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]))
   const params = paramsOf(algorithm, parameters)
