@@ -23,9 +23,9 @@ import type { NotesOfCalls, Payer, SentPayers } from './send-payers.ts'
 
 // How estimates with a name are charged: the statement that charges the limits makes their rows.
 
-/** The answers to calls that charge estimates, and how these are settled. */
-export interface ChargedEstimates {
-  readonly answered: readonly Answered[]
+/** The answers to calls that reserve under a name, and how the estimates of the name are settled. */
+interface NamedAnswers {
+  readonly answered: Answered[]
   readonly settle: Settle
 }
 
@@ -38,7 +38,7 @@ export async function chargeNamed(
   calls: readonly LimiterCall[],
   name: Naming,
   tx: Database | undefined,
-): Promise<ChargedEstimates> {
+): Promise<NamedAnswers> {
   const openings = await openingsOf(calls, name)
   const charge = async () => {
     const { answered, sent } = await sendCalls(calls, tx, { notes: (payers) => notesOf(openings, payers) })

@@ -1,12 +1,15 @@
 import type { Answered } from '../kernel/answers/answer.ts'
 import type { Allowed, Denied, Granted } from '../kernel/answers/results.ts'
 import { checkOptions } from '../kernel/base/check-options.ts'
+import { onFirstUse } from '../kernel/base/once.ts'
 import type { LimiterCall } from '../kernel/engine/checker.ts'
 import { own } from '../kernel/errors.ts'
 import { answerEach } from '../kernel/lists/one-call.ts'
 import * as CALLS from '../kernel/options/call-table.ts'
 import type { CallOptions } from '../kernel/options/calls.ts'
-import { chargeEstimates } from './estimate.ts'
+import type { Settle } from './costs.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
 import type { ReserveOptions } from './options.ts'
 
 /** A charged estimate that waits for its cost. */
@@ -38,18 +41,27 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
+const naming = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+
 /** Charges the call's rate as an estimate. */
-export async function reserve(each: LimiterCall, options: ReserveOptions): Promise<Reserved> {
-  const { answered, settle } = await chargeEstimates([each], options, (estimates) =>
-    Promise.all(estimates.map((estimate) => answerEach(estimate, options))),
-  )
-  const [{ answer }] = answered as readonly [Answered]
+export async function reserve(own: LimiterCall, options: ReserveOptions): Promise<Reserved> {
+  const calls = [estimateOf(own)] as const
+  const name = namingOf(options)
+  const { tx } = options
+  const named = name && (await (await naming()).chargeNamed(calls, name, tx))
+  const answered = named?.answered ?? [await answerEach(calls[0], options)]
+  const [{ answer }] = answered as [Answered]
   if (!answer.success) return answer
-  const commit: Reservation['commit'] = async (actual, given = {}) => {
-    checkOptions(given, CALLS.call)
-    const { limiter, tx } = given
+  const settle = named?.settle ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
+  return Object.assign(reservationOf(settle), answer)
+}
+
+function reservationOf(settle: Settle): Reservation {
+  const commit: Reservation['commit'] = async (actual, options = {}) => {
+    checkOptions(options, CALLS.call)
+    const { limiter, tx } = options
     const { results } = await own(settle({ costs: { each: [actual] }, limiters: [limiter] }, tx))
     return results[0] as Allowed
   }
-  return Object.assign({ commit, release: (given?: CallOptions) => commit(0, given) }, answer)
+  return { commit, release: (options) => commit(0, options) }
 }

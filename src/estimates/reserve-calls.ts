@@ -5,7 +5,9 @@ import { idCall } from '../kernel/lists/ids.ts'
 import { decideAll } from '../kernel/lists/limit-all.ts'
 import { callsOf, combined } from '../kernel/lists/requests.ts'
 import type { Requested } from '../kernel/options/calls.ts'
-import { chargeEstimates } from './estimate.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+import { chargeNamed } from './named.ts'
 import { type ReserveAllOptions, reserveRequest } from './options.ts'
 import type { SettleAllOptions } from './settle-options.ts'
 import * as SETTLING from './settle-options.ts'
@@ -44,17 +46,20 @@ export async function reserveCalls<Request extends Requested>(
   requests: readonly Request[],
   options: ReserveAllOptions,
 ): Promise<ReservedAll<Request>> {
+  const { tx, once } = options
   const calls = await callsOf(requests, reserveRequest)
-  const charging = chargeEstimates(calls, options, async (estimates) =>
-    decideAll(estimates, options.tx, [await idCall(options.once, estimates)]),
-  )
-  const { answered, settle } = await own(charging)
+  const estimates = calls.map(estimateOf)
+  const name = namingOf(options)
+  const charged = name && (await own(chargeNamed(estimates, name, tx)))
+  const answered = charged?.answered ?? (await own(decideAll(estimates, tx, [await idCall(once, estimates)])))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
-  const commit: Reservations['commit'] = async (actuals, given = {}) => {
-    checkOptions(given, SETTLING.settleAll)
-    const { limiters, tx } = given
-    return (await own(settle({ costs: { each: actuals }, limiters }, tx))).results
+  const settle =
+    charged?.settle ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(estimates, answered, tx))
+  const commit: Reservations['commit'] = async (actuals, options = {}) => {
+    checkOptions(options, SETTLING.settleAll)
+    const settled = settle({ costs: { each: actuals }, limiters: options.limiters }, options.tx)
+    return (await own(settled)).results
   }
   const nothing = calls.map(() => 0)
   return { ...answer, success, commit, release: (given) => commit(nothing, given) }
