@@ -5,7 +5,6 @@ import { openReservations } from '../../src/quota/index.ts'
 import { allowed } from '../support/allowed.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
-import { undone } from '../support/undone.ts'
 import {
   errorOf,
   expectQuiet,
@@ -63,11 +62,14 @@ test('a settlement whose transaction breaks before it charges: UNREACHABLE', asy
   // Drizzle's own transaction does not listen for the errors of its client.
   await uncaughtBy(async () => {
     let error: unknown
-    await undone(opened.db, async (tx) => {
+    const settling = opened.db.transaction(async (tx) => {
       network.proxy.fault = (request) =>
         /xact_status/.test(request.toString('latin1')) ? 'cut before' : 'pass'
       error = await errorOf(reserved.commit(2, { tx }))
+      throw error
     })
+    // Its rollback fails too.
+    await expect(settling).rejects.toThrow()
     expect(error).toMatchObject({ code: 'UNREACHABLE' })
   })
   network.proxy.fault = () => 'pass'
