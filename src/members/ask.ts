@@ -10,7 +10,7 @@ import { runOn } from '../kernel/engine/work.ts'
 import { compareText } from '../kernel/sql/calls.ts'
 import type { Commit } from '../kernel/sql/guard.ts'
 import { fromHex } from '../shared/hex-id.ts'
-import { commitOn, type OwnSource, runOwn } from '../shared/own-rows.ts'
+import { commitOn, type OwnSource, ownStatement } from '../shared/own-rows.ts'
 import { inTransactionIf } from '../shared/transaction-if.ts'
 import type { Added, Counted, NotAdded } from './answers.ts'
 import { answeredTime } from './options.ts'
@@ -123,6 +123,7 @@ async function ask(
   { commit, limit = 0 }: { readonly commit?: Commit; readonly limit?: number } = {},
 ): Promise<readonly Row[]> {
   const values = { head, key, windowMs, limit, expiryGridMs: gridOf(windowMs) }
-  const rows = await runOwn(checker, connection, `members ${name}`, build, values, commit)
+  const send = ownStatement(checker, connection, `members ${name}`, build, values, commit)
+  const rows = await send()
   return rows.filter(({ numbers, counted }) => (numbers ?? counted ?? null) !== null)
 }

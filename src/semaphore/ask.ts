@@ -6,7 +6,7 @@ import { timed } from '../kernel/diagnostics.ts'
 import type { Checker } from '../kernel/engine/checker.ts'
 import { numberArray, textArray } from '../kernel/sql/calls.ts'
 import { exactNumber } from '../shared/number-columns.ts'
-import { commitOn, type OwnSource, runOwn } from '../shared/own-rows.ts'
+import { commitOn, type OwnSource, ownStatement } from '../shared/own-rows.ts'
 import { acquireStatement } from './sql/acquire.ts'
 import { type LeaseAction, leaseStatement } from './sql/lease.ts'
 
@@ -107,11 +107,10 @@ export async function askForSlots(
     key: textArray(asked.map((each) => each.request.key)),
     ...(isAcquire(request) ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
   }
+  const send = ownStatement(checker, connection, name, build, values, commitOn(connection, checker))
   const sentAt = performance.now()
   const { prefix } = checker.rows.namespace
-  const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
-    runOwn(checker, connection, name, build, values, commitOn(connection, checker)),
-  )
+  const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, send)
   return slotAnswersOf(rows, asked, sentAt)
 }
 

@@ -49,18 +49,18 @@ export function commitOn({ isTransaction }: Connection, { rows }: Checker): Comm
 }
 
 /**
- * Runs a statement on such rows.
+ * A statement on such rows. The result sends it. A clock that fails does so before that.
  *
  * @param name What distinguishes it from the others of the table.
  */
-export function runOwn(
+export function ownStatement(
   { rows: { table, namespace } }: Checker,
   connection: Connection,
   name: string,
   build: (source: OwnSource) => Statement,
   values: Values,
   commit: Commit = 'as the session',
-): Promise<readonly Row[]> {
+): () => Promise<readonly Row[]> {
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null
   const statementFor = (guarded: boolean) =>
@@ -68,5 +68,5 @@ export function runOwn(
       build({ table: table.table, injectedClock, commit, guarded }),
     )
   const { prefix } = namespace
-  return run(connection, [table.size], statementFor, { prefix, clock, ...values }, {})
+  return () => run(connection, [table.size], statementFor, { prefix, clock, ...values }, {})
 }

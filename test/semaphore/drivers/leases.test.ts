@@ -1,7 +1,13 @@
 import diagnostics from 'node:diagnostics_channel'
 import { usage } from 'drizzle-ratelimit/reports'
 import { describe, expect, test, vi } from 'vitest'
-import { limitAll, Ratelimit, type RatelimitError, type WaitMessage } from '../../../src/index.ts'
+import {
+  limitAll,
+  Ratelimit,
+  type RatelimitError,
+  type StatementMessage,
+  type WaitMessage,
+} from '../../../src/index.ts'
 import { type Lease, Semaphore } from '../../../src/semaphore/index.ts'
 import { allowed } from '../../support/allowed.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -398,18 +404,31 @@ test('slots that were free for long are swept', async () => {
   await expect.poll(keys).toEqual([{ key: 'new#0001' }])
 })
 
-test('a clock that fails takes no slot', async () => {
-  let calls = 0
+test('a clock that fails takes and frees no slot, and is no statement that has failed', async () => {
+  let fails = true
   const failing = () => {
-    if (calls++ === 0) throw new Error('no time')
+    if (fails) throw new Error('no time')
     return clock()
   }
   const exports = new Semaphore({
     ...{ db: database.db, limit: 1, lease: '30s', prefix: 'clock fails' },
     ...{ clock: failing, cleanupProbability: 0 },
   })
+  const ended: boolean[] = []
+  const listen = (message: unknown) => {
+    const { prefix, failed } = message as StatementMessage
+    if (prefix === exports.prefix) ended.push(failed)
+  }
+  diagnostics.subscribe('drizzle-ratelimit:statement', listen)
   await expect(exports.acquire('org')).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
-  expect(await exports.acquire('org')).toMatchObject({ success: true })
+  fails = false
+  const lease = allowed(await exports.acquire('org'))
+  fails = true
+  await expect(lease.release()).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
+  fails = false
+  expect(await exports.acquire('org')).toMatchObject({ success: false })
+  diagnostics.unsubscribe('drizzle-ratelimit:statement', listen)
+  expect([...new Set(ended)]).toEqual([false])
 })
 
 test('a clock that is far ahead', async () => {
