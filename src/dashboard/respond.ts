@@ -70,7 +70,7 @@ export async function respond(asked: PageRequest): Promise<Answer> {
   const now = Date.now()
   const times = new Times(viewer.timeZone ?? 'UTC', now)
   const [shown, token] = [[...limits.values()], await tokenFor(viewer.id, seals)]
-  const { allow = [] } = viewer
+  const allow = viewer.allow ?? []
   const looking: Looking = { limits: shown, times, now, asked: searchParams, seals, token, allow }
   const [given, id] = [searchParams.get('key'), searchParams.get('id')]
   // A link of the application has the key as it is. No address of the page has it.
@@ -115,13 +115,12 @@ async function posted(asked: PageRequest, limit: Limit | undefined): Promise<Ans
 
 async function acted(asked: PageRequest, limit: Limit, form: URLSearchParams): Promise<Answer> {
   const { viewer, seals, onAction } = asked
-  const { allow = [] } = viewer
   const id = form.get('id') ?? ''
   const named = await keyOf(id, seals)
   const isOther = named?.hashedBy !== undefined && named.hashedBy !== (await limit.hashedBy())
   if (!named || isOther) return refused(400, 'The form has no valid key.')
   const act = (await limit.acts()).find(({ name }) => name === form.get('do'))
-  if (!act || !allow.includes(act.needs)) return refused(403, 'You may not do this.')
+  if (!act || !viewer.allow?.includes(act.needs)) return refused(403, 'You may not do this.')
   const key = named.hashedBy === undefined ? await limit.stored(named.text) : named.text
   const held = heldIn(form.get('held'))
   const once = form.get('once') ?? crypto.randomUUID()

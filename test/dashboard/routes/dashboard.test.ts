@@ -2,7 +2,7 @@ import { getRequestListener } from '@hono/node-server'
 import express from 'express'
 import { Hono } from 'hono'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type DashboardOptions, dashboard } from '../../../src/dashboard/index.ts'
+import { type DashboardOptions, type DashboardViewer, dashboard } from '../../../src/dashboard/index.ts'
 import type { Database } from '../../../src/index.ts'
 import { serve } from '../../http/routes/serve.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -36,10 +36,15 @@ describe('who may use it', () => {
     expect(response.headers.get('location')).toBe('https://admin.example/login')
   })
 
-  test('a viewer without `allow` sees no button and changes nothing', async () => {
+  test.each<[string, DashboardViewer]>([
+    ['without `allow`', { id: 'eve' }],
+    // Untyped code may give it.
+    ['whose `allow` is null', { id: 'eve', allow: null as never }],
+    ['who may do something else', { id: 'eve', allow: ['grant', 'block'] }],
+  ])('a viewer %s sees no button and changes nothing', async (_, viewer) => {
     const { ratelimit: limit } = limiterOf()
     await limit.limit('a')
-    const { open, post } = browse({ api: limit }, { authorize: () => ({ id: 'eve' }) })
+    const { open, post } = browse({ api: limit }, { authorize: () => viewer })
     const { text, id } = await open('api', 'a')
     expect(text).not.toContain('value="reset"')
     for (const write of ['reset', 'grant', 'block', 'unblock', 'settle', 'other', 'toString'])
