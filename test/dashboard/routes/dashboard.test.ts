@@ -108,11 +108,35 @@ describe('forms', () => {
   })
 
   test('of another secret, or with a later end, change nothing', async () => {
-    const { post, tokenOf, reset } = await used()
-    const [until = '', signature = ''] = tokenOf().split('.')
-    expect(await post('?limit=api', { ...reset, token: `${Number(until) + 1}.${signature}` })).toMatchObject({
-      status: 403,
-    })
+    const { post, tokenOf, ratelimit, reset } = await used()
+    const other = dashboard({ limiters: { api: ratelimit }, authorize: () => ADA, secret: `other ${secret}` })
+    const page = await (await other(new Request('https://admin.example/limits'))).text()
+    const [, foreign = 'no token'] = /name="token" value="([^"]+)"/.exec(page) ?? []
+    expect(foreign).toMatch(/^[\w-]{40,}$/)
+    const later = Buffer.from(tokenOf(), 'base64url')
+    // The digest of a sealed text is before it. The time in it begins with a 1, which becomes a 9.
+    const place = 16 + 'token '.length
+    later.writeUInt8(later.readUInt8(place) ^ 8, place)
+    for (const token of [foreign, later.toString('base64url')])
+      expect(await post('?limit=api', { ...reset, token })).toMatchObject({ status: 403 })
+    expect(await ratelimit.getRemaining('a')).toMatchObject({ remaining: 4 })
+  })
+
+  test('change nothing with what a page has sealed for something else', async () => {
+    const { get, post, ratelimit, id, reset } = await used()
+    const own = `${Date.now() + 1e6} ${ADA.id}`
+    // A search seals what anybody types.
+    for (const typed of [own, ` ${own}`, `token ${own}`, 'key a']) {
+      const { location } = await post('?limit=api', { key: typed, do: 'search' })
+      const part = new URLSearchParams(location).get('part') ?? ''
+      expect((await get(location)).text).toContain(typed)
+      expect(await post('?limit=api', { ...reset, token: part })).toMatchObject({ status: 403 })
+      expect(await post('?limit=api', { ...reset, id: part })).toMatchObject({ status: 400 })
+      expect(await get(`?id=${part}`)).toMatchObject({ status: 404 })
+      expect((await get(`?limit=api&id=${id}&said=${part}`)).text).not.toContain('role="status"')
+    }
+    expect((await get(`?limit=api&part=${id}`)).text).toContain('Nearest to the limit')
+    expect(await ratelimit.getRemaining('a')).toMatchObject({ remaining: 4 })
   })
 
   test('change nothing after half a day', async () => {
