@@ -624,6 +624,30 @@ describe('what stands in the row counts for', () => {
       expect(await used()).toBe(1000)
     })
 
+    test('and until all lists of the key have ended, but no longer, it gets no stock', async () => {
+      const [one, other] = [gate(), gate()]
+      let lists = 0
+      const { ratelimit, used } = prefetching(HOURLY, {}, (text) => {
+        if (text.includes('ratelimit_found')) return [one, other][lists++]?.opened
+        return undefined
+      })
+      const call = () => ratelimit.limit('key')
+      await stocked({ limit: call })
+      const first = limitAll([{ ratelimit, key: 'key' }])
+      await expect.poll(() => lists, PATIENTLY).toBe(1)
+      const second = limitAll([{ ratelimit, key: 'key', rate: ALL - 1 - CALLS }])
+      one.open()
+      expect(await first).toMatchObject({ success: true })
+      await expect.poll(() => lists, PATIENTLY).toBe(2)
+      await stocked({ limit: call })
+      other.open()
+      expect(await second).toMatchObject({ success: true })
+      expect(await used()).toBe(1000)
+      await ratelimit.resetUsedTokens('key')
+      await stocked({ limit: call })
+      expect(await call()).toMatchObject({ prefetched: true })
+    })
+
     test('once the time of the call is over, nothing more is sent', async () => {
       let holds = false
       const { ratelimit, statements } = prefetching(
