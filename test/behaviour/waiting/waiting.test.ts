@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { block, blocks } from 'drizzle-ratelimit/lockout'
 import { describe, expect, test, vi } from 'vitest'
-import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Database, Ratelimit, RatelimitError } from '../../../src/index.ts'
 import { hasServer } from '../../support/databases.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
 import {
@@ -78,22 +78,25 @@ test('of two calls that wait for one unit, the second waits again', async () => 
 })
 
 describe('a signal', () => {
+  // The signal of a semaphore's lease has such a reason.
+  const reason = new RatelimitError('LEASE_ENDED', 'enough')
+
   test('that aborts ends the wait with its reason, and leaves no timer', async () => {
     const ratelimit = window('aborts', 60_000)
     await ratelimit.limit('key')
     const controller = new AbortController()
     const waiting = ratelimit.blockUntilReady('key', '2m', { signal: controller.signal })
-    const refused = expect(waiting).rejects.toThrow('enough')
+    const refused = expect(waiting).rejects.toBe(reason)
     while (waitEnds.length === 0) await new Promise(setImmediate)
-    controller.abort(new Error('enough'))
+    controller.abort(reason)
     await refused
     expect(ownTimers()).toEqual([])
   })
 
   test('that has aborted keeps the call from being made', async () => {
     const ratelimit = window('aborted', 60_000)
-    const signal = AbortSignal.abort(new Error('too late'))
-    await expect(ratelimit.blockUntilReady('key', '2m', { signal })).rejects.toThrow('too late')
+    const signal = AbortSignal.abort(reason)
+    await expect(ratelimit.blockUntilReady('key', '2m', { signal })).rejects.toBe(reason)
     expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 1 })
   })
 })

@@ -6,7 +6,7 @@ import { remainingOf, resetOf, usage, usedOf } from 'drizzle-ratelimit/reports'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Credits } from '../../../src/credits/index.ts'
-import { limitAll, rateLimitDurable } from '../../../src/index.ts'
+import { limitAll, RatelimitError, rateLimitDurable } from '../../../src/index.ts'
 import { reserveAll, spend } from '../../../src/quota/index.ts'
 import { allowed } from '../../support/allowed.ts'
 import { type CreditsUnderTest, creditsOn } from '../../support/credits.ts'
@@ -232,7 +232,7 @@ test('blockUntilReady returns a denial at once, because only a grant could end i
   const denied = { success: false, retryAfter: Infinity }
   expect(await credits.blockUntilReady('key', '1d', { rate: 11 })).toMatchObject(denied)
   expect(await credits.blockUntilReady('key', '1d', { rate: 11, atLeast: 4 })).toMatchObject({ granted: 10 })
-  const reason = new Error('gone')
+  const reason = new RatelimitError('LEASE_ENDED', 'gone')
   const ended = credits.blockUntilReady('key', '1d', { signal: AbortSignal.abort(reason) })
   await expect(ended).rejects.toBe(reason)
 })

@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from 'vitest'
 import {
   limitAll,
   Ratelimit,
-  type RatelimitError,
+  RatelimitError,
   type StatementMessage,
   type WaitMessage,
 } from '../../../src/index.ts'
@@ -301,8 +301,10 @@ describe('a database that does not answer', () => {
     const { exports, asking, release } = stuck('stuck, aborted')
     const controller = new AbortController()
     const waiting = exports.acquire('org', { signal: controller.signal })
-    controller.abort(new Error('the request is gone'))
-    await expect(waiting).rejects.toThrow('the request is gone')
+    // The signal of another lease has such a reason.
+    const reason = new RatelimitError('LEASE_ENDED', 'the request is gone')
+    controller.abort(reason)
+    await expect(waiting).rejects.toBe(reason)
     release()
     expect(await asking.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })
   })
