@@ -25,7 +25,8 @@ export interface Reservation {
    *
    * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
    * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
-   * back.
+   * back. If a savepoint that reserved is rolled back, settle nothing, because that would give back what was
+   * never charged. Under a name this is refused: its row was rolled back too.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, `NOT_RESERVED` outside of the open transaction
    * that reserved, and after its rollback; the errors of `Ratelimit.limit`.
